@@ -21,11 +21,8 @@ from experiments.field_data import ASOS, ASOS_DAYS, Paths, asos_paths
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from faultlines.results import Clustering
 
-    FloatArray = npt.NDArray[np.float64]
 
 ALPHA = 0.05
 DAYS = ASOS_DAYS

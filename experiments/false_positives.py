@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import altair as alt
 import numpy as np
 
+from faultlines.types import FloatArray
+
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 import faultlines as fl
@@ -30,7 +32,7 @@ from experiments.common import (
 from faultlines import simulate
 
 if TYPE_CHECKING:
-    from experiments.baselines import Fit, FloatArray
+    from experiments.baselines import Fit
 
 SEED = 2218
 EXPERIMENTS, GROUPS = 2218, 21  # as many as in the paper

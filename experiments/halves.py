@@ -12,6 +12,8 @@ import polars as pl
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
+from faultlines.types import FloatArray
+
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 import faultlines as fl
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from experiments.field_data import Case
     from faultlines.results import Clustering
 
-    FloatArray = npt.NDArray[np.float64]
 
 ALPHA = 0.05
 SMALL = 0.03  # the share of ACS rows in a small sample: about 10,000 of 333,000

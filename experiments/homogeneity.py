@@ -10,6 +10,8 @@ import altair as alt
 import numpy as np
 from scipy.special import bdtrc, ndtr
 
+from faultlines.types import FloatArray
+
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 import faultlines as fl
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from experiments.baselines import Fit, FloatArray
+    from experiments.baselines import Fit
 
 SEED = 1954
 ALPHA = 0.05

@@ -23,11 +23,8 @@ from experiments.common import MITIGATION, Numbers, Run, Study, chart, data_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy.typing as npt
-
     from faultlines.results import Cluster, Clustering
 
-    FloatArray = npt.NDArray[np.float64]
 
 DATA = "acs_income_with_model_preds.parquet"
 CATEGORIES = "RAC1P COW MAR RELP".split()

@@ -13,6 +13,8 @@ import altair as alt
 import numpy as np
 from scipy.special import ndtr
 
+from faultlines.types import FloatArray, IntArray
+
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 import faultlines as fl
@@ -21,7 +23,7 @@ from experiments.common import Numbers, Run, Study, by_method, chart, markdown, 
 from faultlines import simulate
 
 if TYPE_CHECKING:
-    from experiments.baselines import Fit, FloatArray, IntArray
+    from experiments.baselines import Fit
 
 SEED = 2020
 PAPER_GRID = [float(mu) for mu in np.linspace(0, 1, 20)]  # the paper's 20 values

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import bdtrc, ndtr
 
+from faultlines.types import FloatArray, IntArray
+
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 import faultlines as fl
@@ -22,7 +24,7 @@ from experiments.common import GREY, Numbers, Run, Study, chart, markdown, of_ru
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from experiments.baselines import Fit, FloatArray, IntArray
+    from experiments.baselines import Fit
 
 SEED = 102
 ALPHA = 0.05

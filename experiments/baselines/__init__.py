@@ -9,7 +9,7 @@ from experiments.baselines.bautista import bautista
 from experiments.baselines.centres import clusters_of_centres
 from experiments.baselines.dgc import dgc, dgc_pvalue, root_distances
 from experiments.baselines.empirical_bayes import likeliest_weights, normal_bayes, npmle, shrunken
-from experiments.baselines.fit import Fit, FloatArray, IntArray, believed, interleaved, ours, pooled
+from experiments.baselines.fit import Fit, believed, interleaved, ours, pooled
 from experiments.baselines.fused import fused, fused_effects
 from experiments.baselines.global_tests import cochran_q, one_against_the_rest
 from experiments.baselines.jolliffe import critical_ranges, jolliffe, range_probability
@@ -27,6 +27,7 @@ from experiments.baselines.scott_knott import (
     scott_knott_unequal,
 )
 from experiments.baselines.trees import TREES, Rows, is_installed, tree
+from faultlines.types import FloatArray, IntArray
 
 __all__ = [
     "ALONG_ATTRIBUTES",

@@ -15,11 +15,10 @@ import numpy as np
 from scipy.special import chdtrc
 
 from experiments.baselines.line import merge_levels
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from experiments.baselines.fit import FloatArray, IntArray
 
     Attributes = tuple[int, ...]
 

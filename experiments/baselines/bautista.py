@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
 from experiments.baselines.fit import Fit, pooled
-
-if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray
+from faultlines.types import FloatArray
 
 
 def bautista(theta: FloatArray, se: FloatArray, *, alpha: float = 0.05, dof: float = math.inf) -> Fit:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.optimize import nnls
 
 from experiments.baselines.fit import Fit
-
-if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray
+from faultlines.types import FloatArray
 
 
 def likeliest_weights(likelihood: FloatArray, prior: FloatArray | None = None, *, gain: float = 1e-6) -> FloatArray:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from faultlines.types import FloatArray, IntArray
+
 if TYPE_CHECKING:
     from faultlines.results import Clustering
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 MOST = 6  # clusters that a method which chooses their number may choose
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
 from experiments.baselines.fit import Fit, pooled
-
-if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray
+from faultlines.types import FloatArray
 
 
 def fused(theta: FloatArray, weight: FloatArray, penalty: float, *, adaptive: bool = True) -> FloatArray:

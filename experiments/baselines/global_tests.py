@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import chdtrc
 
 from experiments.baselines.rest import adjusted, against_the_rest
+from faultlines.types import FloatArray
 
 if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray
     from experiments.baselines.rest import Correction
 
 

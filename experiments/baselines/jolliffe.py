@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtri, ndtr
 
 from experiments.baselines.fit import Fit, pooled
-
-if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray
+from faultlines.types import FloatArray
 
 
 def range_probability(distance: FloatArray, size: FloatArray, dof: float = math.inf) -> FloatArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster
@@ -13,9 +12,7 @@ from scipy.special import chdtri, stirling2
 import faultlines as fl
 from experiments.baselines.fit import MOST, Fit, pooled
 from faultlines.core.distributions import log_chi_square_tail
-
-if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray, IntArray
+from faultlines.types import FloatArray, IntArray
 
 
 def optimal_partitions(theta: FloatArray, weight: FloatArray, most: int = MOST) -> tuple[list[IntArray], FloatArray]:

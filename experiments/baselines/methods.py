@@ -12,7 +12,7 @@ from experiments.baselines.bautista import bautista
 from experiments.baselines.centres import clusters_of_centres
 from experiments.baselines.dgc import dgc
 from experiments.baselines.empirical_bayes import normal_bayes, npmle, shrunken
-from experiments.baselines.fit import Fit, FloatArray, believed, ours, pooled
+from experiments.baselines.fit import Fit, believed, ours, pooled
 from experiments.baselines.fused import fused_effects
 from experiments.baselines.jolliffe import jolliffe
 from experiments.baselines.line import chaid, kmeans, optimal_partition
@@ -21,6 +21,7 @@ from experiments.baselines.mixture_ratio import mixture_by_ratio
 from experiments.baselines.ranks import grouped_by_ranks
 from experiments.baselines.rest import set_apart
 from experiments.baselines.scott_knott import scott_knott, scott_knott_unequal
+from faultlines.types import FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

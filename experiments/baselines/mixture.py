@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.baselines.fit import MOST, Fit
 from experiments.baselines.line import optimal_partitions
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     import faultlines as fl
-    from experiments.baselines.fit import FloatArray, IntArray
 
 Criterion = Literal["bic", "aic"]
 _SQRT_2PI = math.sqrt(2 * math.pi)

@@ -9,12 +9,12 @@ import numpy as np
 from experiments.baselines.fit import MOST, Fit
 from experiments.baselines.line import optimal_partitions
 from experiments.baselines.mixture import Mixture, better_end
+from faultlines.types import FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import faultlines as fl
-    from experiments.baselines.fit import FloatArray
 
 COARSE = 1e-3  # EM's last gain in a test, in the data as in the draws, so that p is exact for a simple null
 

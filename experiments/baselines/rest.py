@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import stdtr
 
 from experiments.baselines.fit import Fit, pooled
-
-if TYPE_CHECKING:
-    from experiments.baselines.fit import FloatArray
+from faultlines.types import FloatArray
 
 Correction = Literal["holm", "bh"]
 

@@ -9,11 +9,10 @@ import numpy as np
 from scipy.special import chdtrc
 
 from experiments.baselines.fit import Fit, pooled
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from experiments.baselines.fit import FloatArray, IntArray
 
 
 def best_cut(theta: FloatArray, weight: FloatArray) -> tuple[FloatArray, IntArray]:

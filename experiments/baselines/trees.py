@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.baselines.fit import Fit, FloatArray, IntArray
+from experiments.baselines.fit import Fit
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable

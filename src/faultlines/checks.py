@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultlines.errors import InputError, did_you_mean, to_install
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def number(

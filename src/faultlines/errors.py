@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import copy
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from faultlines.formats import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Form = Literal["is", "must", "clause", "column", "sentence"]
 

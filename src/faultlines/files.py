@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from faultlines.errors import Argument, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from os import PathLike
 
 
 def target(what: str, path: str | PathLike[str], endings: Iterable[str] = ()) -> Path:

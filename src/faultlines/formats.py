@@ -7,11 +7,8 @@ import math
 import re
 import shlex
 import unicodedata
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 Unit = Literal["", "%", " points"]  # what stands behind a number: shares are in percent, their differences in points
 UNITS: tuple[Unit, ...] = get_args(Unit)

@@ -6,9 +6,10 @@ it where it is a rate, or from the bootstrap the frame was made with; otherwise 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -20,12 +21,7 @@ from faultlines.estimates.scales import ANSCOMBE
 from faultlines.results.audit import Audit
 from faultlines.results.clustering import Clustering
 from faultlines.results.tables import named_attributes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from faultlines.estimates.estimates import BoolArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import BoolArray, FloatArray
 
 _PARTS = ("by_group", "overall", "sensitive_levels")  # by which a MetricFrame is known
 # What is known by its name to be a share of all rows. A recall of 40 of 50 positives among 100 rows is a whole number

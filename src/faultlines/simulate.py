@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines import checks
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.scales import PERCENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import FloatArray
 
 Profile = Literal["equal", "lognormal", "zipf"]
 

@@ -26,13 +26,13 @@ from faultlines.guarantees.boundaries import (
     pvalue_so_far,
 )
 from faultlines.guarantees.state import CHECKSUM, dump_state
+from faultlines.types import FloatArray
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from faultlines.estimates.scales import FloatArray
 
 LABELS = ["a", "b", "c", "d", "e"]
 NONE = [0.0] * 5

@@ -12,12 +12,13 @@ import pytest
 from scipy import stats
 
 import faultlines as fl
-from faultlines.metrics.warnings import ALARM, compare_arms
+from faultlines.metrics.readout import ALARM
+from faultlines.metrics.warnings import compare_arms
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faultlines.metrics.warnings import SampleRatio
+    from faultlines.metrics.readout import SampleRatio
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 THREE = {"A": 0.5, "B": 0.3, "C": 0.2}

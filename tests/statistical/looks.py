@@ -11,12 +11,11 @@ from faultlines.core.normal import compare_one_effect
 from faultlines.estimates.estimates import Estimates
 from faultlines.guarantees.boundaries import LookRecord, Spending, compute_boundaries
 from faultlines.guarantees.joint_test import JointTest, extract_effects
+from faultlines.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from faultlines.estimates.estimates import BoolArray
-    from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.joint_test import NullDistribution
 
 DRAWS = 10_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ from docs.figures import record_figure
 from faultlines.core.additive import WeightedCells, fit_additive
 from faultlines.guarantees.attributes import explain_variation
 from faultlines.guarantees.joint_test import GroupEffects
+from faultlines.types import FloatArray
 from tests.statistical.tally import level_bound, scale_runs
-
-if TYPE_CHECKING:
-    from faultlines.estimates.scales import FloatArray
 
 pytestmark = pytest.mark.statistical
 ALPHA, RUNS = 0.05, scale_runs(600)

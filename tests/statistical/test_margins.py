@@ -18,13 +18,12 @@ from faultlines.estimates.validation import own_variances
 from faultlines.guarantees.attributes import AttributeChoice, explain_variation
 from faultlines.guarantees.joint_test import GroupEffects
 from faultlines.guarantees.margins import compare_margins
+from faultlines.types import FloatArray, IntArray
 from tests.statistical.tally import Tally, count_events, level_bound, scale_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from faultlines.estimates.estimates import IntArray
-    from faultlines.estimates.scales import FloatArray
 
 pytestmark = pytest.mark.statistical
 ALPHA = 0.05

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from faultlines import checks, formats
 from faultlines.analyses.groups import Groups, columns_of, cut_numbers, groups_from, refuse_probabilities
@@ -13,35 +14,27 @@ from faultlines.analyses.many import judge_all, part_of_stratum
 from faultlines.core.normal import as_comparison
 from faultlines.engines.arrays import build_table, read_column, read_columns
 from faultlines.errors import InputError, NoGroupsError, shorten_text
+from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import MISSING, labels_of, margins_of
+from faultlines.formats import Unit
 from faultlines.guarantees import resolve_guarantee
+from faultlines.guarantees.base import Guarantee, GuaranteedPath
 from faultlines.guarantees.margins import attribute_codes
+from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
-from faultlines.metrics.names import metrics_of, possible_ends, traits_of
-from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, feature_names, stratum_text
+from faultlines.metrics.names import Wanted, metrics_of, possible_ends, traits_of
+from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, Stratum, feature_names, stratum_text
 from faultlines.results.clustering import Clustering, adjust_for_number
 from faultlines.results.collection import Collection, unique_names
-from faultlines.results.multiplicity import CORRECTIONS
+from faultlines.results.multiplicity import CORRECTIONS, Correction
 from faultlines.results.protocol import NEXT
 from faultlines.rows.keys import Bins
-from faultlines.rows.read import attribute_names, checked_by, read, summarize_columns
+from faultlines.rows.read import ColumnSummary, attribute_names, checked_by, read, summarize_columns
+from faultlines.rows.request import Grouped
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
-
-    from faultlines.estimates.estimates import Estimates, Excluded
-    from faultlines.formats import Unit
-    from faultlines.guarantees.base import Guarantee, GuaranteedPath
-    from faultlines.metrics.base import Metric
-    from faultlines.metrics.names import Wanted
-    from faultlines.results.audit import Stratum
-    from faultlines.results.multiplicity import Correction
-    from faultlines.rows.read import ColumnSummary
-    from faultlines.rows.request import Grouped
-
-    Attributes = tuple[str | Bins, ...]
-    Overall = dict[tuple[Stratum, str], Estimates]
-    Measured = dict[tuple[Stratum, str], Groups | NoGroupsError]
+Attributes = tuple[str | Bins, ...]
+Overall = dict[tuple[Stratum, str], Estimates]
+Measured = dict[tuple[Stratum, str], Groups | NoGroupsError]
 
 
 def audit(

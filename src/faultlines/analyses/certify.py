@@ -9,9 +9,10 @@ intervals that are simultaneous under the true correlation of the comparisons.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -20,6 +21,8 @@ from faultlines import checks
 from faultlines.analyses.contrasts import (
     BestTails,
     Distances,
+    Interval,
+    OneEffect,
     against_best,
     at_most_below_best,
     best_tails,
@@ -31,10 +34,11 @@ from faultlines.analyses.contrasts import (
     farthest,
     natural_errors,
 )
-from faultlines.analyses.groups import Groups, groups_from, with_value_in_all_rows
+from faultlines.analyses.groups import By, Groups, groups_from, with_value_in_all_rows
 from faultlines.analyses.missing import (
     PossibleRates,
     PossibleShifts,
+    Reference,
     farthest_from_groups,
     farthest_from_overall,
     farthest_from_value,
@@ -50,10 +54,13 @@ from faultlines.core.distributions import shrink_scales
 from faultlines.core.normal import as_comparison
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import Estimates, Excluded, plain
-from faultlines.estimates.labels import key_of, labels_of, margins_of, match, name_of, naming
+from faultlines.estimates.labels import Label, Margin, key_of, labels_of, margins_of, match, name_of, naming
 from faultlines.estimates.scales import LogRatio
 from faultlines.formats import members
+from faultlines.metrics.base import Metric
 from faultlines.metrics.names import Traits, traits_by_effect
+from faultlines.metrics.readout import Readout
+from faultlines.metrics.table import Adverse
 from faultlines.metrics.variances import is_binary
 from faultlines.results.certificate import (
     ALL_PAIRS,
@@ -63,30 +70,16 @@ from faultlines.results.certificate import (
     OVERALL,
     Certificate,
     CertifiedGroup,
+    MismatchChoice,
+    MissingChoice,
+    MissingTreatment,
+    Status,
+    UnknownChoice,
+    Verdict,
 )
 from faultlines.results.clustering import Clustering, counted
 from faultlines.results.collection import Collection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from faultlines.analyses.contrasts import Interval, OneEffect
-    from faultlines.analyses.groups import By
-    from faultlines.analyses.missing import Reference
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Label, Margin
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.metrics.base import Metric
-    from faultlines.metrics.readout import Readout
-    from faultlines.results.certificate import (
-        MismatchChoice,
-        MissingChoice,
-        MissingTreatment,
-        Status,
-        UnknownChoice,
-        Verdict,
-    )
-    from faultlines.results.clustering import Adverse
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _LISTED = 56  # characters of a list of groups
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other

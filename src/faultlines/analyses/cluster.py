@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from faultlines import checks
-from faultlines.analyses.groups import groups_from, with_value_in_all_rows
+from faultlines.analyses.groups import By, Groups, groups_from, with_value_in_all_rows
 from faultlines.errors import InputError
 from faultlines.guarantees import resolve_guarantee
+from faultlines.guarantees.base import Guarantee
+from faultlines.metrics.base import Metric
 from faultlines.results.clustering import Clustering, adjust_for_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from faultlines.analyses.groups import By, Groups
-    from faultlines.guarantees.base import Guarantee
-    from faultlines.metrics.base import Metric
 
 
 def cluster(

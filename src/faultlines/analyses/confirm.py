@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from faultlines import checks, files
-from faultlines.analyses.groups import groups_from, is_rows
+from faultlines.analyses.groups import By, Groups, groups_from, is_rows
+from faultlines.core.comparison import PooledEffects
 from faultlines.core.normal import compare_one_effect
 from faultlines.core.spread import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
 from faultlines.errors import UNSET, Argument, InputError, NoGroupsError, first_line, shorten
-from faultlines.estimates.labels import key_of, keys_of, labels_of, match, name_of, some_of
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import Key, key_of, keys_of, labels_of, match, name_of, some_of
 from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.estimates.scales import critical_value
 from faultlines.metrics.base import Metric
 from faultlines.metrics.names import metric_of
 from faultlines.results.clustering import Clustering
-from faultlines.results.confirmation import Confirmation, ConfirmedCluster, ConfirmedPair, MissingGroup
+from faultlines.results.confirmation import Confirmation, ConfirmedCluster, ConfirmedPair, MissingGroup, Verdict
 from faultlines.results.effects import ClusterEffects, Effect
 from faultlines.results.tables import by_of, keys_of_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from faultlines.analyses.groups import By, Groups
-    from faultlines.core.comparison import PooledEffects
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.results.confirmation import Verdict
-    from faultlines.rows.keys import Bins
+from faultlines.rows.keys import Bins
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _ENOUGH = 0.8  # power for half of the original difference, from which on a missing difference says something
 _REMEDY = "Give what fl.cluster returns, or what its to_json() or --json wrote."

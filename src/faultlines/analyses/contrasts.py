@@ -10,26 +10,23 @@ far tails too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
-from faultlines.estimates.scales import ANSCOMBE
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.scales import ANSCOMBE, Scale
 from faultlines.metrics.moments import OwnCounts, OwnNoise
 from faultlines.metrics.names import traits_by_effect
+from faultlines.metrics.readout import Readout
+from faultlines.metrics.table import Adverse
 from faultlines.results.effects import of_others
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.scales import FloatArray, Scale
-    from faultlines.metrics.readout import Readout
-    from faultlines.results.clustering import Adverse
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 # ---------- How far the most extreme of many comparisons gets by chance: the critical value of max |z| under their
 

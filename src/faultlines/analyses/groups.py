@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from faultlines import checks
+from faultlines.core.comparison import Comparison
 from faultlines.core.normal import as_comparison, is_comparison
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of
-from faultlines.estimates.reasons import Reason, ReasonCode
-from faultlines.metrics.measure import Split, measure_all, measurements
+from faultlines.estimates.reasons import DropCode, Reason, ReasonCode
+from faultlines.guarantees.base import Guarantee, GuaranteedPath
+from faultlines.metrics.base import Metric
+from faultlines.metrics.measure import Measurement, Split, measure_all, measurements
 from faultlines.metrics.names import recipe_of, traits_of
+from faultlines.metrics.readout import Readout
 from faultlines.metrics.variances import moderate_estimates
 from faultlines.results.audit import CutFeature
 from faultlines.rows.keys import Bins
-from faultlines.rows.read import checked_by, read, sum_to_one, summarize_columns
+from faultlines.rows.read import ColumnSummary, checked_by, read, sum_to_one, summarize_columns
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.reasons import DropCode
-    from faultlines.guarantees.base import Guarantee, GuaranteedPath
-    from faultlines.metrics.base import Metric
-    from faultlines.metrics.measure import Measurement
-    from faultlines.metrics.readout import Readout
-    from faultlines.rows.read import ColumnSummary
-
-    By = str | Bins | Sequence[str | Bins]
+By = str | Bins | Sequence[str | Bins]
 
 
 # Names as people give them: p_black, P(white), race_white_p, proxy_black; pred.whi is that of R's package wru.

@@ -7,39 +7,32 @@ categories of all tables together.
 
 from __future__ import annotations
 
+from collections.abc import Container, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines import checks
 from faultlines.analyses.certify import checked_missing
 from faultlines.analyses.contrasts import at_most_below_best, compare_with_best, effects_of
-from faultlines.analyses.groups import columns_of, cut_numbers, refuse_probabilities
+from faultlines.analyses.groups import By, columns_of, cut_numbers, refuse_probabilities
 from faultlines.analyses.missing import farthest_from_groups, rates_of_counts, unknown_keys
 from faultlines.core.counts import rate_estimates
 from faultlines.errors import InputError
-from faultlines.estimates.labels import MISSING, UNKNOWN_LEVELS, find_unknown, levels_by_attribute
+from faultlines.estimates.labels import MISSING, UNKNOWN_LEVELS, Key, Label, find_unknown, levels_by_attribute
+from faultlines.metrics.base import Metric
 from faultlines.metrics.forms import rate_of
 from faultlines.metrics.population import rate
-from faultlines.results.impact import ImpactCategory, ImpactRatios, ImpactTable
+from faultlines.results.audit import CutFeature
+from faultlines.results.certificate import MissingChoice, UnknownChoice
+from faultlines.results.impact import CategoryStatus, ImpactCategory, ImpactRatios, ImpactTable, ImpactVerdict
+from faultlines.rows.keys import Bins
 from faultlines.rows.possible import PossibleCounts
 from faultlines.rows.read import attribute_names, checked_by, median_of, read, summarize_columns
-from faultlines.rows.request import Input
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Hashable, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.analyses.groups import By
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.metrics.base import Metric
-    from faultlines.results.audit import CutFeature
-    from faultlines.results.certificate import MissingChoice, UnknownChoice
-    from faultlines.results.impact import CategoryStatus, ImpactVerdict
-    from faultlines.rows.keys import Bins
-    from faultlines.rows.request import Columns, FloatArray, RepeatedColumn
+from faultlines.rows.request import Columns, Input, RepeatedColumn
+from faultlines.types import FloatArray
 
 _MOST = 2_000  # categories in a table: every one is compared with every other
 

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from faultlines import formats
-from faultlines.analyses.groups import groups_from, is_rows
+from faultlines.analyses.groups import By, Groups, groups_from, is_rows
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import key_of, name_of
-from faultlines.guarantees.boundaries import LookData
+from faultlines.estimates.labels import Label, key_of, name_of
+from faultlines.estimates.reasons import Reason
+from faultlines.guarantees.boundaries import AnytimeRule, LookData
+from faultlines.metrics.base import Measured, Metric
+from faultlines.metrics.readout import Readout
 from faultlines.metrics.table import METRICS
 from faultlines.render.clustering import warning_notes
 from faultlines.results.clustering import counted as counted_in
 from faultlines.results.monitor import AnytimeEffect, SmallGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.analyses.groups import By, Groups
-    from faultlines.estimates.estimates import IntArray
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.reasons import Reason
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.boundaries import AnytimeRule
-    from faultlines.metrics.base import Measured, Metric
-    from faultlines.metrics.readout import Readout
-    from faultlines.results.protocol import Note
+from faultlines.results.protocol import Note
+from faultlines.types import FloatArray, IntArray
 
 _ABSOLUTE = {"lift": "difference", "ratio_lift": "ratio_difference"}  # what can be had where a lift cannot
 _ZERO_ONE = 1e-9

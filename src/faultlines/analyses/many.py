@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from faultlines import checks
-from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.groups import By, Groups, groups_from
+from faultlines.core.comparison import Comparison
+from faultlines.core.custom import Similarity
 from faultlines.core.normal import as_comparison, is_comparison
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import EstimateColumns, Estimates, Excluded, checked_attributes, read_experiments
-from faultlines.estimates.labels import keys_of, name_of
-from faultlines.estimates.reasons import Reason, ReasonCode
+from faultlines.estimates.labels import Key, keys_of, name_of
+from faultlines.estimates.reasons import DropCode, Reason, ReasonCode
 from faultlines.guarantees import resolve_guarantee
-from faultlines.guarantees.base import run_in_order
+from faultlines.guarantees.base import Guarantee, GuaranteedPath, run_in_order
 from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.collection import Experiment, Experiments
-from faultlines.results.multiplicity import CORRECTIONS, adjustments, corrected
+from faultlines.results.multiplicity import CORRECTIONS, Correction, adjustments, corrected
 from faultlines.rows.keys import ALL_ROWS, MISSING_VALUE
 from faultlines.rows.read import attribute_names, checked_by, read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
-
-    from faultlines.analyses.groups import By
-    from faultlines.core.comparison import Comparison
-    from faultlines.core.custom import Similarity
-    from faultlines.estimates.estimates import IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.reasons import DropCode
-    from faultlines.guarantees.base import Guarantee, GuaranteedPath
-    from faultlines.results.multiplicity import Correction
-    from faultlines.rows.request import Grouped
+from faultlines.rows.request import Grouped
+from faultlines.types import IntArray
 
 # ------------------------------------------ one table, or one scan of rows, divided into the experiments that are in it
 

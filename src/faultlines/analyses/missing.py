@@ -9,35 +9,27 @@ or the change of a rate, are bounded by how far rows that lack a value can move 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from faultlines.analyses.contrasts import Side, difference, rate_side, ratio
+from faultlines.analyses.contrasts import Interval, Side, difference, rate_side, ratio
+from faultlines.analyses.groups import Groups
 from faultlines.errors import InputError
-from faultlines.estimates.estimates import plain
-from faultlines.estimates.labels import MISSING
+from faultlines.estimates.estimates import Estimates, plain
+from faultlines.estimates.labels import MISSING, Key
 from faultlines.estimates.scales import Anscombe, LogRatio
+from faultlines.metrics.base import Metric
 from faultlines.metrics.names import Traits, traits_by_effect
-from faultlines.metrics.table import METRICS
+from faultlines.metrics.readout import Readout
+from faultlines.metrics.table import METRICS, Adverse
 from faultlines.results.effects import of_others
 from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible, range_values
+from faultlines.types import FloatArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.analyses.contrasts import Interval
-    from faultlines.analyses.groups import Groups
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.metrics.base import Metric
-    from faultlines.metrics.readout import Readout
-    from faultlines.results.clustering import Adverse
-
-    Reference = int | Literal["overall", "any group"] | None
+Reference = int | Literal["overall", "any group"] | None
 
 _AT_ONCE = 2**20  # pairs that are compared in one go
 _NO_ROWS = 1e-9  # trials that stand for none

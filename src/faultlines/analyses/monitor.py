@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from os import PathLike
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from faultlines import checks
+from faultlines.analyses.groups import By
 from faultlines.analyses.looking import LookRows, measure_look
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
+from faultlines.core.custom import Similarity
 from faultlines.core.normal import compare_one_effect
-from faultlines.core.tree import build_tree, count_clusters
+from faultlines.core.tree import PartitionPath, build_tree, count_clusters
 from faultlines.errors import InputError, NoGroupsError
-from faultlines.estimates.labels import key_of, margins_of, name_of
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import Label, Margin, key_of, margins_of, name_of
 from faultlines.guarantees.attributes import attribute_paths
 from faultlines.guarantees.boundaries import (
     CUSTOM,
     DEPENDENCE,
     AnytimeRule,
     ClusterChoice,
+    Dependence,
+    GroupHistory,
     LookData,
     LookRecord,
+    MissingPolicy,
     MonitorSubject,
+    NewPolicy,
     Spending,
     align_look,
     check_one_effect,
@@ -41,7 +50,7 @@ from faultlines.guarantees.boundaries import (
     pvalue_so_far,
 )
 from faultlines.guarantees.joint_test import JointTest, extract_effects
-from faultlines.guarantees.margins import MarginStatistic, attribute_codes, compare_margins
+from faultlines.guarantees.margins import MarginStatistic, MarginTest, attribute_codes, compare_margins
 from faultlines.guarantees.paper import SequentialFolds
 from faultlines.guarantees.partitions import PartitionSearch
 from faultlines.guarantees.state import (
@@ -57,6 +66,7 @@ from faultlines.guarantees.state import (
     refuse_unreadable,
     write_state,
 )
+from faultlines.metrics.base import Metric
 from faultlines.progress import progress
 from faultlines.results.monitor import (
     IGNORED,
@@ -66,24 +76,12 @@ from faultlines.results.monitor import (
     MonitoredArm,
     MonitoredGroup,
     MonitorResult,
+    Rule,
     SmallGroup,
+    Verdict,
 )
 from faultlines.results.protocol import Note, probability
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from os import PathLike
-
-    from faultlines.analyses.groups import By
-    from faultlines.core.custom import Similarity
-    from faultlines.core.tree import PartitionPath
-    from faultlines.estimates.estimates import Estimates, IntArray
-    from faultlines.estimates.labels import Label, Margin
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.boundaries import Dependence, GroupHistory, MissingPolicy, NewPolicy
-    from faultlines.guarantees.margins import MarginTest
-    from faultlines.metrics.base import Metric
-    from faultlines.results.monitor import Rule, Verdict
+from faultlines.types import FloatArray, IntArray
 
 _VERSION = 6  # of the state
 _RULES = ("boundary", "folds")

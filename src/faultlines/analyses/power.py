@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr
 
 from faultlines import checks
 from faultlines.analyses.certify import shares_of
 from faultlines.analyses.contrasts import critical_of, effects_of
-from faultlines.analyses.groups import groups_from
-from faultlines.core.normal import CorrelatedNoise, compare_effects
+from faultlines.analyses.groups import By, groups_from
+from faultlines.core.normal import CorrelatedNoise, Line, Plane, compare_effects
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates, plain
-from faultlines.estimates.labels import Range, labels_of, margins_of, match, name_of, part_of
+from faultlines.estimates.labels import Label, Range, labels_of, margins_of, match, name_of, part_of
 from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
 from faultlines.estimates.validation import numbers
 from faultlines.guarantees import resolve_guarantee
+from faultlines.guarantees.base import Guarantee
 from faultlines.guarantees.calibrated import Calibrated
 from faultlines.guarantees.joint_test import JointTest, extract_effects
 from faultlines.guarantees.margins import aggregate_effects
+from faultlines.metrics.base import Metric
 from faultlines.progress import progress
 from faultlines.results.clustering import Clustering, numbered
-from faultlines.results.power import DetectableDifference, DetectionLimit, Power
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.analyses.groups import By
-    from faultlines.core.normal import Line, Plane
-    from faultlines.estimates.estimates import IntArray
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.base import Guarantee
-    from faultlines.metrics.base import Metric
-    from faultlines.results.power import Direction
+from faultlines.results.power import DetectableDifference, DetectionLimit, Direction, Power
+from faultlines.types import FloatArray, IntArray
 
 _FOLLOWED = 200  # experiments that are followed to their clusters
 _FOLLOWED_ALONG_MARGINS = 40  # of crossed attributes, where each takes some 0.1 s

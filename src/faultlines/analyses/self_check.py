@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from faultlines import checks
-from faultlines.analyses.groups import groups_from, is_rows
+from faultlines.analyses.groups import By, groups_from, is_rows
 from faultlines.analyses.many import judge_all
+from faultlines.core.comparison import Comparison
 from faultlines.core.normal import as_comparison
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, NoGroupsError, shorten
+from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.guarantees import resolve_guarantee
+from faultlines.guarantees.base import Guarantee
 from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.self_check import SelfCheck
 from faultlines.rows.read import attribute_names, checked_by
-from faultlines.rows.shuffling import Shuffles, shuffle_groups
-
-if TYPE_CHECKING:
-    from faultlines.analyses.groups import By
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.guarantees.base import Guarantee
-    from faultlines.rows.shuffling import Shuffled
+from faultlines.rows.shuffling import Shuffled, Shuffles, shuffle_groups
 
 _MOST_RUNS = 100_000
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from faultlines import checks
 from faultlines.analyses.cluster import cluster, holm
+from faultlines.analyses.groups import By
 from faultlines.errors import InputError
-from faultlines.estimates.labels import Names, match, part_of
+from faultlines.estimates.labels import Key, Names, match, part_of
 from faultlines.estimates.reasons import DropCode
 from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric
@@ -20,20 +22,14 @@ from faultlines.metrics.measure import measurements
 from faultlines.metrics.moments import of_population
 from faultlines.metrics.population import rate
 from faultlines.metrics.warnings import compare_arms
+from faultlines.results.clustering import Clustering
 from faultlines.results.sample_ratio import ArmShare, SampleRatios
+from faultlines.rows.keys import Bins
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Grouped, Input, Moments, checked_shares
+from faultlines.types import FloatArray
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    from faultlines.analyses.groups import By
-    from faultlines.estimates.labels import Key
-    from faultlines.metrics.base import FloatArray
-    from faultlines.results.clustering import Clustering
-    from faultlines.rows.keys import Bins
-
-    Attributes = tuple[str | Bins, ...]
+Attributes = tuple[str | Bins, ...]
 
 
 def srm(

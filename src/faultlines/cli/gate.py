@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import typer
 
 from faultlines import checks, formats
+from faultlines.cli import options as opt
 from faultlines.cli import streams
 from faultlines.cli.options import name_options
 from faultlines.cli.outputs import complete_command
@@ -17,14 +19,12 @@ from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.labels import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from faultlines.analyses.groups import By
-    from faultlines.cli import options as opt
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
+    from faultlines.metrics.table import Adverse
     from faultlines.results.certificate import Certificate, MismatchChoice, MissingChoice, UnknownChoice
-    from faultlines.results.clustering import Adverse, Clustering
+    from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.impact import ImpactRatios
@@ -350,7 +350,7 @@ class Certificates:
         if self.gap is None:
             return []
         from faultlines.analyses.certify import certify, check_shared_direction
-        from faultlines.metrics.warnings import SampleRatio
+        from faultlines.metrics.readout import SampleRatio
 
         certificates: list[Certificate | None] = []
         names = names or [c.groups.metric for c in results]

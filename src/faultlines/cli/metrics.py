@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
-from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
+from faultlines.metrics.table import METRICS, Entry, Family, of_family, own_name, remedy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from faultlines.cli.options import ArmOptions, AuditOptions, Baseline, Claim, MeasuredOptions, Predictions
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
-    from faultlines.metrics.table import Entry, Family
     from faultlines.rows.keys import Bins
 
 _MODEL_OPTIONS = ("threshold", "positive", "classes", "weight", "unit", "overlap")

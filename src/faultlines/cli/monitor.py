@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
 from faultlines.cli.metrics import attributes, metric_of_rows
-from faultlines.cli.outputs import command_line, complete_command, is_table, table_of
+from faultlines.cli.outputs import Targets, command_line, complete_command, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.guarantees.state import lock_state, stage_state
 from faultlines.render.text import to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from faultlines.cli import options as opt
-    from faultlines.cli.outputs import Targets
     from faultlines.results.monitor import MonitorResult
 
 _SETTINGS = ("alpha", "looks", "information", "spending", "dependence", "draws", "seed", "margins")

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from csv import writer as csv_writer
@@ -23,8 +24,6 @@ from faultlines.errors import Argument, InputError
 from faultlines.formats import shell_word, spreadsheet_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from faultlines.cli.options import ExperimentOptions, Fresh, Output, Watched
     from faultlines.estimates.estimates import Estimates
     from faultlines.render.text import NextCommand

@@ -15,9 +15,10 @@ two weighted sums of squares.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import qr, solve_triangular
@@ -27,12 +28,7 @@ from faultlines.core.comparison import AS_GOOD_AS_KNOWN
 from faultlines.core.distributions import log_f_tail, log_hotelling_tail, log_t_tail, meier, shrink_scales
 from faultlines.core.normal import CorrelatedNoise, covariance_of_means
 from faultlines.estimates.labels import cross_levels, refines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from faultlines.estimates.estimates import IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import FloatArray, IntArray
 
 _RANK = 1e-9  # of the largest: eigenvalues below it are rounding, in units of the diagonal
 _DENSE = 30_000_000  # numbers in one table of levels by levels; beyond it effects are fitted in turn

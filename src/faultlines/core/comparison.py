@@ -6,19 +6,16 @@ comparisons of estimates, `counts` those of counted events, `custom` is the user
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
 from faultlines.core import kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.scales import FloatArray
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import Key
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 # Kernels on a line, and beyond it; the numbers are those of kernels.pyx.
 NORMAL, WITHIN, WITHIN_RATES, BINOMIAL, POISSON = range(5)

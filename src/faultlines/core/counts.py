@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import xlog1py
 
 from faultlines.core import kernels
@@ -16,17 +17,10 @@ from faultlines.core.distributions import log_chi_square_1_tail, log_t_tail, mei
 from faultlines.core.normal import Line, merged, top_merges
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import checked_labels
-from faultlines.estimates.scales import ANSCOMBE, COUNTS
+from faultlines.estimates.labels import Key, Label, checked_labels
+from faultlines.estimates.scales import ANSCOMBE, COUNTS, Scale
 from faultlines.estimates.validation import named_by_index, numbers, require
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.estimates.scales import FloatArray, Scale
+from faultlines.types import FloatArray
 
 
 def binomial(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines import checks
 from faultlines.core.comparison import (
@@ -21,20 +22,13 @@ from faultlines.core.comparison import (
     lay_out,
 )
 from faultlines.core.distributions import log_chi_square_tail
-from faultlines.core.normal import as_comparison, compare_effects
+from faultlines.core.normal import Line, Plane, as_comparison, compare_effects
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import labels_of, some_of
+from faultlines.estimates.labels import Key, Label, labels_of, some_of
 from faultlines.estimates.validation import numbers
 from faultlines.progress import progress
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from faultlines.core.normal import Line, Plane
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 Test = Callable[["FloatArray", "FloatArray"], "FloatArray"]
 Draw = Callable[["FloatArray", np.random.Generator], "FloatArray"]

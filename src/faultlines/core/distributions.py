@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.special import betainc, betaln, digamma, gammaincc, gammaln, log_ndtr, polygamma
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN
-
-if TYPE_CHECKING:
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.estimates.scales import FloatArray
+from faultlines.estimates.estimates import Estimates
+from faultlines.types import FloatArray
 
 
 def log_t_tail(t: FloatArray, dof: FloatArray | float) -> FloatArray:

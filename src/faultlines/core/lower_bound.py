@@ -19,16 +19,13 @@ With estimated standard errors z_i is Student's t: b is a quantile of t for each
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, fdtri, log_ndtr, ndtri, stdtr, stdtrit
 
 from faultlines.errors import InputError
-
-if TYPE_CHECKING:
-    from faultlines.estimates.estimates import IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import FloatArray, IntArray
 
 Rule = Literal["squares and largest", "largest"]
 

@@ -9,7 +9,7 @@ posterior, around the most likely ones, and everything said about effects and gr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
@@ -18,10 +18,8 @@ from faultlines.core import kernels
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.core.distributions import choose_unit
 from faultlines.errors import InputError
-
-if TYPE_CHECKING:
-    from faultlines.estimates.estimates import Estimates, IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.estimates.estimates import Estimates
+from faultlines.types import FloatArray, IntArray
 
 _ROUNDS, _ENOUGH = 80, 1e-7  # of EM
 _MANY = 20_000  # groups from which on EM is cut short

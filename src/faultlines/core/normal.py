@@ -6,8 +6,9 @@ only neighbors can be the most similar pair (docs/method.md), so one walk along 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -24,6 +25,7 @@ from faultlines.core.comparison import (
     PLANE,
     WITHIN,
     WITHIN_RATES,
+    Comparison,
     EstimatesComparison,
     Merges,
     NullDraws,
@@ -51,13 +53,8 @@ from faultlines.core.distributions import (
 )
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray, Scale
+from faultlines.estimates.scales import Scale
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 # ---------- Noise of groups that share data: drawn with their covariance matrix, and its length once a common shift
 

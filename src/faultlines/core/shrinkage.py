@@ -9,18 +9,15 @@ the mixture of what they say, updated by its own estimate.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import expit, ndtr, ndtri
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _FEWEST = 8  # groups from which on attributes have effects of their own
 _FEWEST_MIXED = 5  # groups from which on residuals are mixtures

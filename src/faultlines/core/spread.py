@@ -8,24 +8,20 @@ is taken off, so the figure compares over time and between experiments of differ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, chndtr, fdtrc, fdtri, gammaincinv, log_ndtr
 
-from faultlines.core.comparison import AS_GOOD_AS_KNOWN, BLOCK, generator
+from faultlines.core.comparison import AS_GOOD_AS_KNOWN, BLOCK, PooledEffects, generator
 from faultlines.core.distributions import draw_covariances, log_chi_square_tail, log_t_tail, shrink_roots
 from faultlines.core.normal import CorrelatedNoise
 from faultlines.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faultlines.core.comparison import PooledEffects
-    from faultlines.estimates.estimates import Estimates, IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.estimates.estimates import Estimates
+from faultlines.types import FloatArray, IntArray
 
 _HALVINGS = 60
 _NODES = 64  # quantiles of an estimated variance that moments of 1/variance are averaged over

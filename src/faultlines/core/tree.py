@@ -9,19 +9,16 @@ there a merge counts as high as the highest one before it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from faultlines.core import kernels
-from faultlines.core.comparison import Merges, lay_out, ranks
+from faultlines.core.comparison import Comparison, Merges, lay_out, ranks
 from faultlines.core.normal import as_comparison
 from faultlines.errors import InputError
-
-if TYPE_CHECKING:
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.estimates.estimates import Estimates
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from faultlines.engines.frames import ordered_levels
 from faultlines.errors import InputError, shorten, shorten_text, to_install
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LIBRARIES = ("pandas", "pyarrow", "polars")
 

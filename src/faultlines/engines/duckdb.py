@@ -6,7 +6,8 @@ import os
 import re
 import secrets
 import threading
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 from importlib import import_module
@@ -14,17 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Engine
+from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Column, Engine, Selection
 from faultlines.errors import InputError, shorten, shorten_text
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     import duckdb
     import narwhals as nw
 
-    from faultlines.engines.protocol import Column, FloatArray, IntArray, Selection
 
 _Result = TypeVar("_Result")
 _OWN: ContextVar[duckdb.DuckDBPyConnection | None] = ContextVar("own connection", default=None)

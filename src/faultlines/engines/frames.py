@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,17 +17,24 @@ from faultlines.engines import readers
 from faultlines.engines.duckdb import DuckDB
 from faultlines.engines.ibis import Ibis
 from faultlines.engines.polars import Polars
-from faultlines.engines.protocol import Selection, format_time, has_no_type, is_not_nan, is_time, time_zone, to_floats
+from faultlines.engines.protocol import (
+    Column,
+    Engine,
+    Selection,
+    format_time,
+    has_no_type,
+    is_not_nan,
+    is_time,
+    time_zone,
+    to_floats,
+)
 from faultlines.engines.readers import check_file, expand_path, not_numeric_error, open_stdin, parse_number, show_file
 from faultlines.engines.spark import Spark
 from faultlines.errors import Argument, InputError, did_you_mean, first_line, shorten, to_numbers
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     import narwhals as nw
-
-    from faultlines.engines.protocol import Column, Engine, FloatArray, IntArray
 
 
 ENGINES: tuple[Engine, ...] = (DuckDB(), Polars(), Spark(), Ibis())

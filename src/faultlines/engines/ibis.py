@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from faultlines.engines.duckdb import SHARED
-from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Engine
+from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Column, Engine, Selection
 from faultlines.errors import InputError, did_you_mean, first_line
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     import narwhals as nw
-
-    from faultlines.engines.protocol import Column, FloatArray, IntArray, Selection
 
 
 class Ibis(Engine):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from faultlines.engines.protocol import HASH_DIGITS, TIME_FORMAT, VALUE, Engine
+from faultlines.engines.protocol import HASH_DIGITS, TIME_FORMAT, VALUE, Column, Engine, Selection
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import narwhals as nw
-
-    from faultlines.engines.protocol import Column, FloatArray, IntArray, Selection
 
 
 class Polars(Engine):

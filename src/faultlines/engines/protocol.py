@@ -8,20 +8,19 @@ it in `frames.ENGINES` and add a line to the test matrix.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import narwhals as nw
-    import numpy.typing as npt
 
-    FloatArray = npt.NDArray[np.float64]
-    IntArray = npt.NDArray[np.int64]
-    Column = npt.NDArray[Any] | list[Any]
+Column = npt.NDArray[Any] | list[Any]
 
 PREFIX = "__faultlines_"  # begins the names of columns and tables we add for a while
 VALUE = f"{PREFIX}value"

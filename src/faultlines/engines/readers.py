@@ -18,19 +18,17 @@ import re
 import sys
 import tempfile
 import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from faultlines.engines import duckdb as duck
 from faultlines.errors import Argument, ErrorCode, InputError, first_line, shorten, shorten_text
 from faultlines.files import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-    from typing import TextIO
-
     import duckdb
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.engines.protocol import HASH_DIGITS, PREFIX, VALUE, Engine
+from faultlines.engines.protocol import HASH_DIGITS, PREFIX, VALUE, Column, Engine, Selection
+from faultlines.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import narwhals as nw
-
-    from faultlines.engines.protocol import Column, FloatArray, IntArray, Selection
 
 
 class Spark(Engine):

@@ -6,16 +6,28 @@ one attribute. What users see, `theta`, `se`, `natural` and `labels`, is made of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines import checks
 from faultlines.errors import InputError, did_you_mean, shorten
-from faultlines.estimates.labels import checked_labels, in_order, keys_of, labels_of, name_of, part_of, some_of
+from faultlines.estimates.labels import (
+    Key,
+    Label,
+    checked_labels,
+    in_order,
+    keys_of,
+    labels_of,
+    name_of,
+    part_of,
+    some_of,
+)
+from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.estimates.scales import IDENTITY, PERCENT, Scale, critical_value, scale_of_each
 from faultlines.estimates.validation import (
     between_groups,
@@ -35,19 +47,9 @@ from faultlines.estimates.validation import (
     standard_errors,
     vector,
 )
+from faultlines.types import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.estimates.reasons import Reason, ReasonCode
-    from faultlines.estimates.scales import FloatArray
-
-    IntArray = npt.NDArray[np.int64]
-    BoolArray = npt.NDArray[np.bool_]
-    Terms = Sequence[str] | Mapping[Any, str | Sequence[str]]
+Terms = Sequence[str] | Mapping[Any, str | Sequence[str]]
 
 _T = TypeVar("_T")
 

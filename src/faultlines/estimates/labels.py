@@ -11,24 +11,18 @@ import datetime
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines.errors import InputError, shorten
 from faultlines.formats import amount
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.estimates import IntArray
-
+from faultlines.types import IntArray
 
 Label = Hashable  # what users give and get: a name, or a tuple with one value for each attribute
 Key = tuple[Hashable, ...]

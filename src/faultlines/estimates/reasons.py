@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from faultlines.types import BoolArray
 
-    import numpy.typing as npt
-
-    BoolArray = npt.NDArray[np.bool_]
-    Reasons = npt.NDArray[np.object_]  # a Reason for each group, None where it can be used
+Reasons = npt.NDArray[np.object_]  # a Reason for each group, None where it can be used
 
 
 class ReasonCode(StrEnum):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri, stdtr, stdtrit
 
 from faultlines.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from faultlines.formats import Unit
-
-    FloatArray = npt.NDArray[np.float64]
+from faultlines.formats import Unit
+from faultlines.types import FloatArray
 
 _FEWEST = 1e-9  # events that a beta or gamma law needs
 _RARE = 1e-30  # tails below which SciPy's quantiles of Student's t are infinite, or go up where they should go down

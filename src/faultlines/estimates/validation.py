@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines import checks
 from faultlines.errors import InputError, to_numbers
-from faultlines.estimates.labels import labels_of, name_of
+from faultlines.estimates.labels import Key, labels_of, name_of
 from faultlines.estimates.scales import Scale, scale_of_each
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import FloatArray
 
 # Real data is nowhere near these; within them no product of weights and no squared difference leaves a double's range.
 _WIDEST_SE = 1e15  # largest standard error over smallest

@@ -7,17 +7,27 @@ clustered themselves where only their full crossing is enough.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chndtr, ndtri
 
-from faultlines.core.additive import LinearTest, WeightedCells, compare, compare_within, fit_additive
+from faultlines.core.additive import (
+    AdditiveFit,
+    LevelEffects,
+    LinearTest,
+    WeightedCells,
+    compare,
+    compare_within,
+    fit_additive,
+)
+from faultlines.core.comparison import Comparison
 from faultlines.core.distributions import choose_unit
 from faultlines.core.normal import as_comparison
-from faultlines.core.tree import build_tree, cut_tree
+from faultlines.core.tree import Hierarchy, PartitionPath, build_tree, cut_tree
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import (
     MOST_ATTRIBUTES,
@@ -32,6 +42,7 @@ from faultlines.estimates.labels import (
 from faultlines.guarantees.base import MarginLevels
 from faultlines.guarantees.joint_test import GroupEffects, JointTest, calibrate, extract_effects
 from faultlines.guarantees.margins import (
+    MarginTest,
     add_small_groups,
     aggregate_comparison,
     attribute_codes,
@@ -41,16 +52,7 @@ from faultlines.guarantees.margins import (
     weighted_cells,
 )
 from faultlines.guarantees.partitions import PartitionSearch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from faultlines.core.additive import AdditiveFit, LevelEffects
-    from faultlines.core.comparison import Comparison
-    from faultlines.core.tree import Hierarchy, PartitionPath
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.margins import MarginTest
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _NOISE = float(np.log(0.05))  # log p above which what an attribute leaves is not counted as variation
 _MOST_TERMS = 4  # attributes up to which all divisions into terms are tried, 15 of them; of more, single ones alone

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+from faultlines.core.comparison import Comparison
+from faultlines.core.normal import Line, Plane
+from faultlines.core.tree import Hierarchy, PartitionPath
+from faultlines.types import BoolArray, FloatArray, IntArray
 
-    from faultlines.core.comparison import Comparison
-    from faultlines.core.normal import Line, Plane
-    from faultlines.core.tree import Hierarchy, PartitionPath
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
-
-    Detector = Callable[[FloatArray, FloatArray | None], BoolArray]
+Detector = Callable[[FloatArray, FloatArray | None], BoolArray]
 
 LOG_HALF = float(np.log(0.5))  # nobody asks for a level above one half: p beyond it need not be distinguished
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr, ndtri, ndtri_exp, stdtrit
@@ -13,17 +14,10 @@ from faultlines import checks, formats
 from faultlines.core.distributions import log_two_sided
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import name_of
-from faultlines.formats import UNITS
+from faultlines.estimates.labels import Label, name_of
+from faultlines.formats import UNITS, Unit
 from faultlines.guarantees.state import check_number, check_type, label_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.formats import Unit
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 MissingPolicy = Literal["error", "keep", "ignore"]
 NewPolicy = Literal["error", "add", "ignore"]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from faultlines import checks
+from faultlines.core.comparison import Comparison
+from faultlines.core.normal import Line, Plane
 from faultlines.core.tree import build_tree, cut_tree
 from faultlines.errors import InputError
+from faultlines.estimates.estimates import Estimates
 from faultlines.guarantees.attributes import attribute_paths, has_several_effects
-from faultlines.guarantees.base import Facts, GuaranteeDefaults, GuaranteedPath, run_in_order
+from faultlines.guarantees.base import Detector, Facts, GuaranteeDefaults, GuaranteedPath, run_in_order
 from faultlines.guarantees.joint_test import (
     JointTest,
     calibrate,
@@ -22,14 +26,6 @@ from faultlines.guarantees.joint_test import (
     run_joint_tests,
 )
 from faultlines.guarantees.partitions import PartitionSearch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.core.normal import Line, Plane
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.guarantees.base import Detector
 
 _MOST_DRAWS = 100_000_000
 _AMPLE = 100  # degrees of freedom for each group with which a covariance counts as known: lengths are off by under 1%

@@ -10,15 +10,16 @@ is known, so only directions are drawn (docs/method.md).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, gammaln, ndtri_exp
 
 from faultlines.core import kernels
-from faultlines.core.comparison import AS_GOOD_AS_KNOWN, BLOCK, NORMAL, generator
+from faultlines.core.comparison import AS_GOOD_AS_KNOWN, BLOCK, NORMAL, Comparison, NullDraws, generator
 from faultlines.core.distributions import (
     choose_unit,
     log_chi_square_tail,
@@ -29,16 +30,9 @@ from faultlines.core.distributions import (
 )
 from faultlines.core.normal import CorrelatedNoise, log_p_two_sided, top_merges
 from faultlines.estimates.validation import is_independent
-from faultlines.guarantees.base import run_in_order
+from faultlines.guarantees.base import Detector, run_in_order
 from faultlines.progress import progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from faultlines.core.comparison import Comparison, NullDraws
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.base import Detector
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 LOOK = 64  # draws after which a p that is clearly large or clearly small is taken
 _CLEARLY_LARGE, _CLEARLY_SMALL = 0.2, 1e-8

@@ -13,35 +13,23 @@ so p is u times the average of 1/N over noise drawn *given* that one margin gets
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri
 
 from faultlines.core import kernels
 from faultlines.core.additive import WeightedCells
-from faultlines.core.comparison import NORMAL, generator
+from faultlines.core.comparison import NORMAL, Comparison, generator
 from faultlines.core.distributions import choose_unit, log_chi_square_tail
 from faultlines.core.normal import CorrelatedNoise, as_comparison, top_merges
 from faultlines.core.tree import build_tree
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import (
-    Margin,
-    cross_levels,
-    labels_of,
-    nested,
-    number_levels,
-)
+from faultlines.estimates.labels import Key, Margin, cross_levels, labels_of, nested, number_levels
 from faultlines.estimates.validation import is_independent, own_variances
 from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution, calibrate, extract_effects
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _STREAM = 1 << 21  # number of the first stream of conditional draws: apart from those of the tests
 _DRAWS = 128  # conditional draws: the average of 1/N is known to 4%

@@ -15,23 +15,28 @@ tests them in that order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri
 
 from faultlines import checks
 from faultlines.core import kernels
+from faultlines.core.comparison import Comparison
+from faultlines.core.custom import Similarity
 from faultlines.core.distributions import log_chi_square_1_tail
-from faultlines.core.normal import as_comparison
+from faultlines.core.normal import Line, Plane, as_comparison
 from faultlines.core.tree import Hierarchy, build_tree, cut_tree
 from faultlines.errors import InputError
-from faultlines.estimates.labels import labels_of, name_of
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import Key, Label, labels_of, name_of
 from faultlines.guarantees.base import (
     LOG_HALF,
+    Detector,
     Facts,
     GuaranteeDefaults,
     GuaranteedPath,
@@ -40,17 +45,7 @@ from faultlines.guarantees.base import (
 )
 from faultlines.guarantees.state import check_counts, check_number, check_type, label_key, plain_label, read_labels
 from faultlines.progress import progress
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.core.custom import Similarity
-    from faultlines.core.normal import Line, Plane
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.base import Detector
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 # ---------- The held-out test of two clusters for many rows of effects at once: what simulations of a holdout need.
 

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from faultlines.core import kernels
 from faultlines.core.mixture import fit_mixture
+from faultlines.core.tree import Hierarchy
 from faultlines.guarantees.base import run_in_order
+from faultlines.guarantees.joint_test import GroupEffects, JointTest
 from faultlines.progress import progress
-
-if TYPE_CHECKING:
-    from faultlines.core.tree import Hierarchy
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.joint_test import GroupEffects, JointTest
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _SHARE_OF_LEVEL = 0.75  # of α for the clusters' tests; the rest is for groups that no border puts where they belong
 _LARGEST = float(np.log(0.2))  # log p beyond which partitions are not searched: nobody asks for such a level

@@ -8,19 +8,15 @@ import json
 import math
 import os
 import secrets
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultlines import files
 from faultlines.errors import Argument, InputError, shorten
-from faultlines.estimates.labels import key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from os import PathLike
-
-    from faultlines.estimates.labels import Label
+from faultlines.estimates.labels import Label, key_of
 
 CHECKSUM = "checksum"
 

@@ -9,13 +9,14 @@ engines.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
@@ -24,16 +25,8 @@ from faultlines.errors import InputError, shorten
 from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.estimates.scales import IDENTITY, Scale
 from faultlines.formats import amount
-from faultlines.rows.request import Aggregated, Arms, Input, Resampling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from faultlines.rows.request import Columns, Moments
-
-    FloatArray = npt.NDArray[np.float64]
+from faultlines.rows.request import Aggregated, Arms, Columns, Input, Moments, Resampling
+from faultlines.types import FloatArray
 
 P = ParamSpec("P")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultlines.checks import choice
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
 from faultlines.formats import one_unit, unit_name
-from faultlines.metrics.base import Metric, recorded
+from faultlines.metrics.base import Measured, Metric, recorded
 from faultlines.metrics.forms import (
     ROWS_COLUMN,
     checked_cap,
@@ -24,11 +25,6 @@ from faultlines.metrics.forms import (
 )
 from faultlines.metrics.moments import of_difference, of_lift
 from faultlines.rows.request import AGGREGATES, Aggregated, Arms, Input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-
-    from faultlines.metrics.base import Measured
 
 __all__ = ["aggregated", "difference", "lift", "ratio_difference", "ratio_lift"]
 

@@ -5,8 +5,9 @@ A metric can be pickled, so nothing in it is a lambda: forms are functions of th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,14 +17,9 @@ from faultlines.estimates.scales import ANSCOMBE
 from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric
 from faultlines.metrics.moments import of_population, of_rate, of_unit_rate
-from faultlines.rows.request import Cap, Input
+from faultlines.rows.request import Cap, Columns, Input
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
-
-    from faultlines.rows.request import Columns
-
-    Form = Callable[[Columns], Any]
+Form = Callable[[Columns], Any]
 
 
 FEW = 5  # rows a rate needs: Anscombe's scale keeps its variance down to a handful

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import number, text
@@ -15,22 +17,13 @@ from faultlines.checks import seed as checked_seed
 from faultlines.errors import InputError
 from faultlines.estimates.labels import key_of
 from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
-from faultlines.estimates.scales import Scales
+from faultlines.estimates.scales import Scale, Scales
 from faultlines.formats import unit_name
 from faultlines.metrics.base import Measured, Metric, recorded
 from faultlines.metrics.moments import of_resampled
 from faultlines.rows.inputs import form_variables
-from faultlines.rows.request import Input, Moments, Resampling, Together
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.scales import Scale
-    from faultlines.metrics.base import FloatArray
-    from faultlines.rows.request import Columns, Grouped
-
+from faultlines.rows.request import Columns, Grouped, Input, Moments, Resampling, Together
+from faultlines.types import FloatArray
 
 _OF = "__"  # stands between a metric's number and its roles
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from faultlines import formats
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded, Remainder
-from faultlines.estimates.labels import labels_of, part_of, some_of
+from faultlines.estimates.labels import Key, labels_of, part_of, some_of
 from faultlines.estimates.reasons import (
+    DropCode,
     Reason,
     ReasonCode,
+    Reasons,
     RowWarning,
     mark,
     no_reasons,
@@ -26,25 +29,16 @@ from faultlines.estimates.scales import Scale
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import correlation, split_treatments
 from faultlines.metrics.names import possible_ends, recipe_of
-from faultlines.metrics.readout import Readout, sum_moments
+from faultlines.metrics.readout import Readout, SampleRatio, sum_moments
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
 from faultlines.metrics.warnings import sample_ratio, warnings
+from faultlines.rows.keys import Bins
 from faultlines.rows.read import attribute_names, checked_by, read
-from faultlines.rows.request import Moments, Split
+from faultlines.rows.request import Grouped, Moments, Split, Together
+from faultlines.types import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.metrics.base import FloatArray
-    from faultlines.metrics.warnings import SampleRatio
-    from faultlines.rows.keys import Bins
-    from faultlines.rows.request import Grouped, Together
-
-    By = str | Bins | Sequence[str | Bins]
-    from faultlines.estimates.reasons import DropCode, Reasons
+By = str | Bins | Sequence[str | Bins]
 
 __all__ = ["Measurement", "Split", "measure", "measure_all", "measure_parts"]
 

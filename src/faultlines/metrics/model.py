@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import flag, number
@@ -36,14 +37,9 @@ from faultlines.metrics.moments import (
     of_unit_area,
     of_unit_balanced,
 )
-from faultlines.rows.request import Input
+from faultlines.rows.request import Columns, Input, Kind
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    from faultlines.rows.request import Columns, Kind
-
-    Outcome = Callable[[Columns, Any, Any], Any]
+Outcome = Callable[[Columns, Any, Any], Any]
 
 __all__ = [
     "accuracy",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
 from faultlines.estimates.scales import ANSCOMBE, POINTS
@@ -30,13 +32,7 @@ from faultlines.metrics.variances import (
     shrink_variances,
 )
 from faultlines.rows.request import Moments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from faultlines.metrics.base import FloatArray
+from faultlines.types import FloatArray
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
 _ROUNDING = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that

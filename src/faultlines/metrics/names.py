@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -16,15 +16,11 @@ from faultlines.metrics.base import Metric
 from faultlines.metrics.experiment import aggregated
 from faultlines.metrics.joint import bootstrapped, joint
 from faultlines.metrics.pairs import paired
-from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
+from faultlines.metrics.table import METRICS, Adverse, of_family, own_name, remedy_for
 from faultlines.rows.inputs import is_yes_or_no
-from faultlines.rows.request import Aggregated
-
-if TYPE_CHECKING:
-    from faultlines.metrics.base import FloatArray
-    from faultlines.metrics.table import Direction
-    from faultlines.rows.read import ColumnSummary
-    from faultlines.rows.request import Input
+from faultlines.rows.read import ColumnSummary
+from faultlines.rows.request import Aggregated, Input
+from faultlines.types import FloatArray
 
 Wanted = str | Metric | Callable[..., Any]
 
@@ -235,7 +231,7 @@ class Traits(NamedTuple):
         averages: Whether the value in all rows is the mean of the groups' values.
     """
 
-    adverse: Direction | None = None
+    adverse: Adverse | None = None
     span: float = math.inf
     averages: bool = True
 
@@ -321,7 +317,7 @@ def _traits(recipe: Mapping[str, Any]) -> tuple[Traits, ...]:
     if name not in METRICS:
         return (Traits(),)
     entry = METRICS[name]
-    sides = cast("list[Direction | None]", entry.adverse.split() or [None])
+    sides = cast("list[Adverse | None]", entry.adverse.split() or [None])
     in_arms = "variant" in arguments  # a difference of two such values is not bounded by the span of one
     return tuple(Traits(side, math.inf if in_arms else entry.span, entry.averages) for side in sides)
 

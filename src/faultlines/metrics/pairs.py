@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultlines.errors import Argument, InputError
 from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
 from faultlines.formats import unit_name
-from faultlines.metrics.base import Metric, recorded
+from faultlines.metrics.base import Measured, Metric, recorded
 from faultlines.metrics.forms import Clusters, mean_of, with_weight
 from faultlines.metrics.moments import of_paired
 from faultlines.metrics.table import METRICS
 from faultlines.rows.inputs import form_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from faultlines.metrics.base import Measured
-    from faultlines.rows.request import Columns, Input, Moments
+from faultlines.rows.request import Columns, Input, Moments
 
 _FIRST, _SECOND = "first__", "second__"
 # The two models make these of different rows: of their own denominators, or of what each predicts.

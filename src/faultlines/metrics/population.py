@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import number
@@ -27,12 +28,7 @@ from faultlines.metrics.forms import (
 )
 from faultlines.metrics.forms import value as value_itself
 from faultlines.metrics.moments import of_atkinson, of_population, of_rate
-from faultlines.rows.request import Aggregated, Arms, Input
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from faultlines.rows.request import Columns
+from faultlines.rows.request import Aggregated, Arms, Columns, Input
 
 __all__ = ["mean", "rate", "ratio"]
 

@@ -2,26 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from faultlines.metrics.moments import own_noise
-from faultlines.rows.request import Moments
+from faultlines.estimates.reasons import RowWarning
+from faultlines.metrics.base import Measured, Metric
+from faultlines.metrics.moments import OwnCounts, OwnNoise, own_noise
+from faultlines.rows.request import Capped, MissingRows, Moments
+from faultlines.types import FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+ALARM = 1e-3  # p of a sample ratio below which every result warns: platforms test at 0.01 to 0.0005, at every look
+_TINY = 1e-300
 
-    import numpy.typing as npt
 
-    from faultlines.estimates.reasons import RowWarning
-    from faultlines.metrics.base import FloatArray, Measured, Metric
-    from faultlines.metrics.moments import OwnCounts, OwnNoise
-    from faultlines.metrics.warnings import SampleRatio
-    from faultlines.rows.request import Capped, MissingRows
+@dataclass(frozen=True, slots=True)
+class SampleRatio:
+    """The test of the arms' shares: one p over all margins, and the worst deviation.
 
-    IntArray = npt.NDArray[np.int64]
+    Attributes:
+        log_pvalue: Log p of "all arms have the shares that are expected, in every group".
+        where: Attribute and level of the worst deviation, in pairs; empty for all units together.
+        arm: The arm that deviates most there.
+        share: Its share there.
+        expected: The share it should have.
+        planned: Whether the expected share was given; else it is that of all other groups.
+        n: Units there, in all arms.
+        unit: What was counted.
+        arms: The arms that were compared, the control first.
+        counts: Units of each of them in all groups.
+        shares: Their planned shares; None where none were given.
+        counts_there: Units of each of them where the worst deviation is.
+    """
+
+    log_pvalue: float
+    where: tuple[tuple[str, Hashable], ...]
+    arm: Hashable
+    share: float
+    expected: float
+    planned: bool
+    n: float
+    unit: str
+    arms: tuple[Hashable, ...]
+    counts: tuple[float, ...]
+    shares: tuple[float, ...] | None = None
+    counts_there: tuple[float, ...] = ()
+
+    @property
+    def pvalue(self) -> float:
+        """The p itself."""
+        return float(max(np.exp(self.log_pvalue), _TINY))
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Whether p is so small that every result warns of it."""
+        return bool(self.log_pvalue < np.log(ALARM))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The test as plain data."""
+        return {
+            "pvalue": self.pvalue,
+            "mismatch": self.is_mismatch,
+            "where": {attribute: str(level) for attribute, level in self.where},
+            "arm": str(self.arm),
+            "share": self.share,
+            "expected": self.expected,
+            "planned": self.planned,
+            "n": self.n,
+            "unit": self.unit,
+            "arms": {str(arm): count for arm, count in zip(self.arms, self.counts, strict=True)},
+            "arms_there": {str(arm): count for arm, count in zip(self.arms, self.counts_there, strict=True)},
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 Family = Literal["experiment", "population", "model"]
-Direction = Literal["low", "high"]
+Adverse = Literal["low", "high"]
 
 
 @dataclass(frozen=True, slots=True)

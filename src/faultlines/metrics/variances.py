@@ -17,21 +17,15 @@ without its largest ones. Such groups would weigh most and look most certain. So
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betainc, chdtri, digamma, fdtrc, ndtri, polygamma
 
 from faultlines.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.metrics.base import FloatArray
-    from faultlines.rows.request import Moments
-
-    BoolArray = npt.NDArray[np.bool_]
+from faultlines.estimates.estimates import Estimates
+from faultlines.rows.request import Moments
+from faultlines.types import BoolArray, FloatArray
 
 _ROUNDS = 4  # shapes are measured in units of the variances, which follow from the shapes
 _LEAST = 0.25  # share of a variance that stays, whatever noise explains of it

@@ -7,28 +7,23 @@ those that were planned; where none are given, those of all other levels, and on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import chdtrc, log_ndtr, ndtr, xlogy
 
 from faultlines import formats
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.labels import labels_of, margins_of, match, name_of, part_of
+from faultlines.estimates.labels import Key, Margin, labels_of, margins_of, match, name_of, part_of
 from faultlines.estimates.reasons import RowWarning
+from faultlines.metrics.base import Metric
 from faultlines.metrics.forms import covariate_place
 from faultlines.metrics.moments import describe_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.labels import Key, Margin
-    from faultlines.metrics.base import FloatArray, Metric
-    from faultlines.metrics.readout import Readout
-    from faultlines.rows.request import Arms, Grouped, Moments
+from faultlines.metrics.readout import ALARM, Readout, SampleRatio
+from faultlines.rows.request import Arms, Grouped, Moments
+from faultlines.types import FloatArray
 
 _FEW = 2.0  # skewness² of an arm's mean above which, in some 25 groups, a normal distribution is far from it
 _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at √(2 log K), where tails matter more
@@ -222,70 +217,10 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
 # ------------------------------------------------------------------------------------------------------- sample ratios
 
 
-ALARM = 1e-3  # p below which every result warns: platforms test at 0.01 to 0.0005, at every look
 _LEAST = 5.0  # units expected in every arm of a level, from which on it is tested by itself
 _TOTAL = 0.5  # of the significance level, for all units together, where planned shares are given
 _SPREAD = 0.5  # of the level of a margin, for all of its levels together; the rest is for the worst of them
 _TINY = 1e-300
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRatio:
-    """The test of the arms' shares: one p over all margins, and the worst deviation.
-
-    Attributes:
-        log_pvalue: Log p of "all arms have the shares that are expected, in every group".
-        where: Attribute and level of the worst deviation, in pairs; empty for all units together.
-        arm: The arm that deviates most there.
-        share: Its share there.
-        expected: The share it should have.
-        planned: Whether the expected share was given; else it is that of all other groups.
-        n: Units there, in all arms.
-        unit: What was counted.
-        arms: The arms that were compared, the control first.
-        counts: Units of each of them in all groups.
-        shares: Their planned shares; None where none were given.
-        counts_there: Units of each of them where the worst deviation is.
-    """
-
-    log_pvalue: float
-    where: tuple[tuple[str, Hashable], ...]
-    arm: Hashable
-    share: float
-    expected: float
-    planned: bool
-    n: float
-    unit: str
-    arms: tuple[Hashable, ...]
-    counts: tuple[float, ...]
-    shares: tuple[float, ...] | None = None
-    counts_there: tuple[float, ...] = ()
-
-    @property
-    def pvalue(self) -> float:
-        """The p itself."""
-        return float(max(np.exp(self.log_pvalue), _TINY))
-
-    @property
-    def is_mismatch(self) -> bool:
-        """Whether p is so small that every result warns of it."""
-        return bool(self.log_pvalue < np.log(ALARM))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The test as plain data."""
-        return {
-            "pvalue": self.pvalue,
-            "mismatch": self.is_mismatch,
-            "where": {attribute: str(level) for attribute, level in self.where},
-            "arm": str(self.arm),
-            "share": self.share,
-            "expected": self.expected,
-            "planned": self.planned,
-            "n": self.n,
-            "unit": self.unit,
-            "arms": {str(arm): count for arm, count in zip(self.arms, self.counts, strict=True)},
-            "arms_there": {str(arm): count for arm, count in zip(self.arms, self.counts_there, strict=True)},
-        }
 
 
 def sample_ratio(metric: Metric, grouped: Grouped, attributes: Sequence[str]) -> SampleRatio | None:

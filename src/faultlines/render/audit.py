@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from os import PathLike
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,25 +13,19 @@ from faultlines import checks, formats
 from faultlines import files as file_writer
 from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by
+from faultlines.metrics.table import Adverse
 from faultlines.progress import progress
 from faultlines.render import clustering
+from faultlines.render.clustering import AdverseSides
 from faultlines.render.data import adverse_sides
 from faultlines.render.pictures import is_outer, level_values, plot_rows
-from faultlines.render.text import Document, NextCommand, TextTable, next_note
-from faultlines.results.audit import stratum_text
+from faultlines.render.text import Document, Hidden, NextCommand, TextTable, next_note
+from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature, stratum_text
 from faultlines.results.certificate import Certificate
+from faultlines.results.clustering import Clustering
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from os import PathLike
-
-    from faultlines.render.clustering import AdverseSides
-    from faultlines.render.text import Hidden
-    from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature
-    from faultlines.results.clustering import Adverse, Clustering
 
 _LEAST_SHARE = 0.005  # of the variation, below which an attribute is not said to make a difference
 _COMPARISONS = 40  # comparisons, and notes of a kind, that are printed

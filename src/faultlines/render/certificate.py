@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import key_of, level_name, naming
+from faultlines.estimates.labels import Label, key_of, level_name, naming
 from faultlines.estimates.reasons import ReasonCode
 from faultlines.render.clustering import (
     RATIO,
@@ -18,15 +19,9 @@ from faultlines.render.clustering import (
 )
 from faultlines.render.rows import dropped_notes, excluded_notes, lacking_columns, missing_fields
 from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
-from faultlines.results.certificate import ALL_PAIRS, ANY, DIRECTIONS, OVERALL
+from faultlines.results.certificate import ALL_PAIRS, ANY, DIRECTIONS, OVERALL, Certificate, CertifiedGroup, Status
 from faultlines.results.protocol import Note
 from faultlines.rows.request import LARGE_SHARE, LARGE_SHARE_OF_GROUP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from faultlines.estimates.labels import Label
-    from faultlines.results.certificate import Certificate, CertifiedGroup, Status
 
 _ROWS = 40  # groups in a table of text output
 _LISTED = 56  # characters of a list of groups

@@ -10,27 +10,20 @@ import io
 import json
 import re
 import textwrap
+from collections.abc import Callable
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import altair as alt
 from altair.utils.html import spec_to_html
 
 from faultlines import checks, files, formats
 from faultlines.errors import InputError
-from faultlines.render.geometry import (
-    INK,
-    MUTED,
-)
+from faultlines.render.geometry import INK, MUTED, Kind, Theme
 from faultlines.render.pictures import pictures
 from faultlines.render.vega import caption, config, script_safe, spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from faultlines.render.geometry import Kind, Theme
-    from faultlines.results.clustering import Clustering
+from faultlines.results.clustering import Clustering
 
 ENDINGS = (".svg", ".png", ".html", ".json", ".pdf")
 _PLACES = ("base_url", "output_div", "embed_options", "json_kwds", "fullhtml", "requirejs", "inline")  # of to_html

@@ -6,8 +6,9 @@ Nothing here decides anything: values come from the result, and no code reads th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from faultlines.estimates.labels import key_of, name_of, named_by, naming
 from faultlines.estimates.reasons import RowWarning
 from faultlines.guarantees.margins import equal_attributes, nested_attributes
 from faultlines.metrics.names import is_plural, traits_by_effect
+from faultlines.metrics.readout import SampleRatio
+from faultlines.metrics.table import Adverse
 from faultlines.metrics.variances import MODERATED
-from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.rows import dropped_notes, excluded_notes, level_notes, missing_attribute_notes
 from faultlines.render.text import (
     CLUSTERS,
     Document,
     GroupText,
+    Hidden,
     NextCommand,
     TextTable,
     find_mismatch,
@@ -32,20 +35,13 @@ from faultlines.render.text import (
     next_note,
     supported_p,
 )
-from faultlines.results.effects import COMBINATIONS
+from faultlines.results.clustering import Cluster, Clustering
+from faultlines.results.effects import COMBINATIONS, Effect
 from faultlines.results.multiplicity import CORRECTIONS
+from faultlines.results.power import DetectionLimit
 from faultlines.results.protocol import NEXT, Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
-
-    from faultlines.render.text import Hidden
-    from faultlines.results.clustering import Adverse, Cluster, Clustering
-    from faultlines.results.effects import Effect
-    from faultlines.results.power import DetectionLimit
-    from faultlines.rows.keys import Bins
-    from faultlines.rows.request import Arms
-
+from faultlines.rows.keys import Bins
+from faultlines.rows.request import Arms
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
 RATIO = "sample ratio"  # the code of the one note that stands before the headline

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
 from faultlines.render.data import overall_effect
 from faultlines.render.rows import dropped_notes
-from faultlines.render.text import Document, NextCommand, TextTable, next_lines, next_note
-from faultlines.results.collection import Experiments
+from faultlines.render.text import Document, Hidden, NextCommand, Spelling, TextTable, next_lines, next_note
+from faultlines.results.clustering import Clustering
+from faultlines.results.collection import Collection, Experiments
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note, probability
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from faultlines.render.text import Hidden, Spelling
-    from faultlines.results.clustering import Clustering
-    from faultlines.results.collection import Collection
 
 _ROWS = 20  # experiments in a table of text output
 _NOTES = 40  # notes that are printed

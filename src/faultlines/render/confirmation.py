@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from faultlines import formats
-from faultlines.estimates.labels import naming
+from faultlines.estimates.labels import Label, naming
 from faultlines.metrics.names import parse_recipe
 from faultlines.metrics.table import METRICS
 from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
 from faultlines.render.rows import dropped_notes, missing_attribute_notes
 from faultlines.render.text import FILES, OF_METRIC, Document, NextCommand, TextTable, cluster_again, next_note
+from faultlines.results.confirmation import Confirmation, ConfirmedPair
+from faultlines.results.effects import Effect
 from faultlines.results.protocol import Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from faultlines.estimates.labels import Label
-    from faultlines.results.confirmation import Confirmation, ConfirmedPair
-    from faultlines.results.effects import Effect
 
 _LISTED = 56  # characters of a list of groups
 _MEMBERS = 40  # characters of members in the table

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.names import plain_recipe, traits_of
-from faultlines.render.clustering import decide
-from faultlines.results.clustering import overall_pvalues
+from faultlines.metrics.table import Adverse
+from faultlines.render.clustering import AdverseSides, decide
+from faultlines.results.clustering import Clustering, overall_pvalues
+from faultlines.results.effects import Effect
 from faultlines.results.protocol import probability
 from faultlines.results.tables import (
     missing_data,
@@ -25,13 +27,6 @@ from faultlines.results.tables import (
     plain_by,
     whole_number,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from faultlines.render.clustering import AdverseSides
-    from faultlines.results.clustering import Adverse, Clustering
-    from faultlines.results.effects import Effect
 
 
 def clustering_data(c: Clustering) -> dict[str, Any]:

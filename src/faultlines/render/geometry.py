@@ -6,23 +6,19 @@ own, so that a page can draw another cut into the same frame without drawing gro
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri
 
 from faultlines import formats
+from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.estimates.estimates import Estimates, IntArray
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.render.clustering import AdverseSides
-    from faultlines.results.clustering import Clustering
-
+from faultlines.render.clustering import AdverseSides
+from faultlines.results.clustering import Clustering
+from faultlines.types import FloatArray, IntArray
 
 Kind = Literal["groups", "tree"]
 Row = dict[str, Any]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.audit import cut_notes
 from faultlines.render.certificate import rounded_like
 from faultlines.render.text import Document, NextCommand, TextTable, next_note
+from faultlines.results.impact import ImpactCategory, ImpactRatios, ImpactTable
 from faultlines.results.protocol import Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from faultlines.results.impact import ImpactCategory, ImpactRatios, ImpactTable
 
 _LISTED = 56  # characters of a list of categories
 _ROWS = 60  # categories in a table of text output

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from os import PathLike
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import key_of, name_of
+from faultlines.guarantees.boundaries import Dependence
 from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, nothing_added, subject_differs
-from faultlines.render.geometry import LAYERS, Axis, Picture
+from faultlines.render.geometry import LAYERS, Axis, Picture, Row
 from faultlines.render.rows import dropped_notes
 from faultlines.render.text import (
     Document,
@@ -23,16 +26,9 @@ from faultlines.render.text import (
     name_groups,
     next_note,
 )
+from faultlines.results.monitor import AnytimeEffect, HarmedGroup, Look, LookChanges, MonitoredGroup, MonitorResult
 from faultlines.results.protocol import NEXT, Note
 from faultlines.results.rules import Population
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from os import PathLike
-
-    from faultlines.guarantees.boundaries import Dependence
-    from faultlines.render.geometry import Row
-    from faultlines.results.monitor import AnytimeEffect, HarmedGroup, Look, LookChanges, MonitoredGroup, MonitorResult
 
 _WIDE, _HIGH = 240, 200  # pixels: three pictures beside each other, and each whole on a telephone
 _FEWEST = 8  # looks that have room in a picture where no number is planned

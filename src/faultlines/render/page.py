@@ -12,21 +12,26 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from os import PathLike
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from faultlines import checks, formats
 from faultlines import files as file_writer
+from faultlines.estimates.estimates import Excluded
 from faultlines.estimates.labels import level_name, name_of, naming
 from faultlines.estimates.reasons import DropCode
+from faultlines.metrics.table import Adverse
 from faultlines.progress import progress
 from faultlines.render.certificate import group_table as group_rows
 from faultlines.render.clustering import (
+    AdverseSides,
     attribute_notes,
     average_notes,
     between_levels,
@@ -46,22 +51,14 @@ from faultlines.render.data import measured_columns
 from faultlines.render.geometry import PALETTE, Frame
 from faultlines.render.pictures import group_values, last_merges, level_values, pictures, plot_rows
 from faultlines.render.redraw import group_table, listed, live, members_heading
-from faultlines.render.text import document, next_lines, supported_pvalue
+from faultlines.render.text import NextCommand, document, next_lines, supported_pvalue
 from faultlines.render.vega import caption, script_json, svg
-from faultlines.results.protocol import NEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from os import PathLike
-
-    from faultlines.estimates.estimates import Excluded, IntArray
-    from faultlines.render.clustering import AdverseSides
-    from faultlines.render.text import NextCommand
-    from faultlines.results.certificate import Certificate
-    from faultlines.results.clustering import Adverse, Cluster, Clustering
-    from faultlines.results.confirmation import Confirmation
-    from faultlines.results.protocol import Result
-    from faultlines.results.self_check import SelfCheck
+from faultlines.results.certificate import Certificate
+from faultlines.results.clustering import Cluster, Clustering
+from faultlines.results.confirmation import Confirmation
+from faultlines.results.protocol import NEXT, Result
+from faultlines.results.self_check import SelfCheck
+from faultlines.types import IntArray
 
 # ---------- How to read a page, and what not to conclude from it.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from faultlines import formats
+from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import labels_of, level_name, name_of, named_by
 from faultlines.render.clustering import harm_statuses
 from faultlines.render.geometry import (
@@ -16,21 +18,17 @@ from faultlines.render.geometry import (
     Axis,
     Frame,
     GroupNames,
+    Kind,
     Picture,
+    Row,
     plane,
     row_heading,
     row_height,
     row_name,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.render.geometry import Kind, Row
-    from faultlines.results.audit import AuditedGroup
-    from faultlines.results.clustering import Clustering
+from faultlines.results.audit import AuditedGroup
+from faultlines.results.clustering import Clustering
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 _PLOT_ROWS = 40  # groups with a row of their own in a plot of rows
 _PRINTED_ROWS = 6  # of these, those that are printed: at the ends

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from faultlines import formats
 from faultlines.render.text import Document, TextTable, cluster_again, next_note
+from faultlines.results.power import Power
 from faultlines.results.protocol import Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from faultlines.results.power import Power
 
 
 def headline(result: Power) -> str:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from faultlines import formats
+from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import key_of, level_name
 from faultlines.render.clustering import decide, interval_name
-from faultlines.render.geometry import FILLED, LAYERS
+from faultlines.render.geometry import FILLED, LAYERS, Frame, Picture
 from faultlines.render.pictures import pictures
+from faultlines.results.clustering import Clustering
 from faultlines.results.tables import ARMS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.render.geometry import Frame, Picture
-    from faultlines.results.clustering import Clustering
+from faultlines.types import BoolArray, IntArray
 
 # ---------- The table of groups on a page: what each is by itself, and what to believe of it with what the others
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import MISSING, find_similar, find_unknown, levels_by_attribute, name_of, named_by
+from faultlines.core.comparison import Comparison
+from faultlines.estimates.estimates import Excluded
+from faultlines.estimates.labels import (
+    MISSING,
+    Key,
+    Label,
+    find_similar,
+    find_unknown,
+    levels_by_attribute,
+    name_of,
+    named_by,
+)
 from faultlines.estimates.reasons import DropCode
-from faultlines.results.protocol import Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import Excluded
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.results.protocol import Severity
-    from faultlines.results.tables import ExcludedShare
-    from faultlines.rows.request import MissingRows
+from faultlines.results.protocol import Note, Severity
+from faultlines.results.tables import ExcludedShare
+from faultlines.rows.request import MissingRows
 
 _LISTED = 56  # characters of a list
 _LEVELS = 4  # levels of an attribute that are named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from faultlines import formats
 from faultlines.estimates.reasons import DropCode
@@ -11,11 +11,7 @@ from faultlines.render.clustering import document as clustering_document
 from faultlines.render.rows import dropped_notes
 from faultlines.render.text import OF_METRIC, Document, NextCommand, TextTable, next_note
 from faultlines.results.protocol import Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from faultlines.results.sample_ratio import SampleRatios
+from faultlines.results.sample_ratio import SampleRatios
 
 
 def headline(result: SampleRatios) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from faultlines import formats
 from faultlines.render.text import Document, NextCommand, next_note
 from faultlines.results.protocol import Note
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from faultlines.results.self_check import SelfCheck
-    from faultlines.rows.shuffling import Shuffled
+from faultlines.results.self_check import SelfCheck
+from faultlines.rows.shuffling import Shuffled
 
 _SHUFFLES: dict[Shuffled, str] = {
     "groups": "shuffles of the group labels, where nothing differs",

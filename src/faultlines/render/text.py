@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from faultlines import checks, formats
 from faultlines.estimates.labels import Names, Range, naming
 from faultlines.results.clustering import Clustering
-from faultlines.results.protocol import NEXT, Note
+from faultlines.results.protocol import NEXT, Note, Result
+from faultlines.results.rules import Attribute, Box, Population
+from faultlines.types import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.results.protocol import Result
-    from faultlines.results.rules import Attribute, Box, Population
-
-    Spelling = Literal["python", "command", "omit"] | Callable[["NextCommand"], str]
-    Hidden = Literal["row", "note", "treatment"]  # what a text may leave out
+Spelling = Literal["python", "command", "omit"] | Callable[["NextCommand"], str]
+Hidden = Literal["row", "note", "treatment"]  # what a text may leave out
 
 
 CLUSTER = "cluster"  # estimates, experiment or model: the one that reads such data

@@ -5,17 +5,30 @@ from __future__ import annotations
 import html
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import vl_convert
 
 from faultlines import formats
-from faultlines.render.geometry import FILLED, GRID, INK, LAYERS, MUTED, OUTLINED, PAPER, ROWS, colour
+from faultlines.render.geometry import (
+    FILLED,
+    GRID,
+    INK,
+    LAYERS,
+    MUTED,
+    OUTLINED,
+    PAPER,
+    ROWS,
+    Axis,
+    Kind,
+    Picture,
+    Row,
+    Style,
+    Theme,
+    colour,
+)
 from faultlines.render.pictures import pictures
-
-if TYPE_CHECKING:
-    from faultlines.render.geometry import Axis, Kind, Picture, Row, Style, Theme
-    from faultlines.results.clustering import Clustering
+from faultlines.results.clustering import Clustering
 
 
 def caption(c: Clustering, kind: Kind, *, several: bool | None = None) -> str:

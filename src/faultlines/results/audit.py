@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from os import PathLike
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from faultlines.errors import InputError
-from faultlines.estimates.labels import MISSING, key_of, name_of
+from faultlines.errors import ErrorCode, InputError
+from faultlines.estimates.labels import MISSING, Label, key_of, name_of
+from faultlines.estimates.reasons import Reason
+from faultlines.formats import Unit
+from faultlines.metrics.table import Adverse
 from faultlines.progress import progress
+from faultlines.results.certificate import Certificate, MissingChoice
+from faultlines.results.clustering import Clustering
 from faultlines.results.collection import Collection
-from faultlines.results.protocol import dicts_of
+from faultlines.results.multiplicity import Correction
+from faultlines.results.protocol import Columns, Rows, dicts_of
 from faultlines.results.tables import attribute_columns, whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
-    from faultlines.errors import ErrorCode
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.reasons import Reason
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.formats import Unit
-    from faultlines.results.certificate import Certificate, MissingChoice
-    from faultlines.results.clustering import Adverse, Clustering
-    from faultlines.results.multiplicity import Correction
-    from faultlines.results.protocol import Columns, Rows
+from faultlines.types import FloatArray
 
 Stratum = tuple[tuple[str, Any], ...]
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from faultlines.estimates.labels import key_of, name_of
-from faultlines.results.protocol import TabularResult, dicts_of
+from faultlines.core.comparison import Comparison
+from faultlines.estimates.estimates import Excluded
+from faultlines.estimates.labels import Label, key_of, name_of
+from faultlines.estimates.reasons import DropCode, RowWarning
+from faultlines.formats import Unit
+from faultlines.metrics.readout import SampleRatio
+from faultlines.metrics.table import Adverse
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns, dropped_share_column, missing_data, spread
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import Excluded
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.reasons import DropCode, RowWarning
-    from faultlines.formats import Unit
-    from faultlines.metrics.warnings import SampleRatio
-    from faultlines.results.clustering import Adverse
-    from faultlines.results.protocol import Columns, Note, Rows
-    from faultlines.rows.request import MissingRows
+from faultlines.rows.request import MissingRows
 
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]

@@ -4,67 +4,61 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
 from faultlines import checks, formats
+from faultlines.core.comparison import Comparison
 from faultlines.core.lower_bound import at_least
-from faultlines.core.mixture import member_means
+from faultlines.core.mixture import MemberMeans, member_means
 from faultlines.core.spread import Spread, between_spread, prefers_continuum
-from faultlines.core.tree import count_clusters
+from faultlines.core.tree import Hierarchy, PartitionPath, count_clusters
 from faultlines.errors import InputError
-from faultlines.estimates.estimates import plain
-from faultlines.estimates.labels import labels_of, match, name_of, reading
+from faultlines.estimates.estimates import Estimates, Excluded, plain
+from faultlines.estimates.labels import Key, Label, labels_of, match, name_of, reading
+from faultlines.estimates.reasons import DropCode
 from faultlines.estimates.scales import Scale
-from faultlines.metrics.warnings import pvalue_floor
+from faultlines.guarantees.base import Guarantee, GuaranteedPath, MarginLevels
+from faultlines.metrics.readout import Readout
+from faultlines.metrics.table import Adverse
+from faultlines.metrics.warnings import PValueFloor, pvalue_floor
+from faultlines.results.certificate import Certificate
+from faultlines.results.confirmation import Confirmation
 from faultlines.results.effects import (
+    AgainstRest,
     ClusterEffects,
+    Effect,
+    Explained,
+    GroupPosterior,
+    RestComparison,
     against_rest,
     compare_with_rest,
     explain_attributes,
     is_certain,
     pooled_effects,
 )
-from faultlines.results.multiplicity import AdjustedPath, adjustments
-from faultlines.results.protocol import TabularResult, probability
-from faultlines.results.rules import Partition, Population
-from faultlines.results.tables import cluster_columns, excluded_by_value, group_columns
+from faultlines.results.multiplicity import AdjustedPath, Adjustment, Correction, adjustments
+from faultlines.results.power import DetectionLimit
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, probability
+from faultlines.results.rules import Partition, Population, Rule
+from faultlines.results.self_check import SelfCheck
+from faultlines.results.tables import ExcludedShare, add_weights, cluster_columns, excluded_by_value, group_columns
 from faultlines.rows.attach import attach
+from faultlines.rows.keys import Bins
+from faultlines.rows.request import MissingRows
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-    from os import PathLike
-
-    from faultlines.core.comparison import Comparison
-    from faultlines.core.mixture import MemberMeans
-    from faultlines.core.tree import Hierarchy, PartitionPath
-    from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.estimates.reasons import DropCode
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.base import Guarantee, GuaranteedPath, MarginLevels
-    from faultlines.metrics.readout import Readout
-    from faultlines.metrics.warnings import PValueFloor
     from faultlines.render.chart import Chart, Charts
     from faultlines.render.geometry import Kind, Theme
-    from faultlines.results.certificate import Certificate
-    from faultlines.results.confirmation import Confirmation
-    from faultlines.results.effects import AgainstRest, Effect, Explained, GroupPosterior, RestComparison
-    from faultlines.results.multiplicity import Adjustment, Correction
-    from faultlines.results.power import DetectionLimit
-    from faultlines.results.protocol import Columns, Note, Rows
-    from faultlines.results.rules import Rule
-    from faultlines.results.self_check import SelfCheck
-    from faultlines.results.tables import ExcludedShare
-    from faultlines.rows.keys import Bins
-    from faultlines.rows.request import MissingRows
 
 Frame = TypeVar("Frame")
 Verdict = Literal["differ", "no difference", "not testable"]
-Adverse = Literal["low", "high"]
 
 _FEWEST, _MOST = 20, 20_000  # groups from which on a continuum can be recognized, and up to which it takes a moment
 _MOST_CLUSTERS = 40  # clusters that a partition of the slider may have, unless the result itself has more
@@ -1109,8 +1103,6 @@ class Clustering(TabularResult):
             >>> c.weights(rows, label="hired")["weight"].to_list()[:4]
             [0.9375, 0.9375, 1.125, 0.75]
         """
-        from faultlines.analyses.mitigate import add_weights
-
         return add_weights(self, frame, column, label)
 
     # ---------------------------------------------------------------------------------------------------- to look at

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -13,24 +15,17 @@ import numpy as np
 from faultlines import checks
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, did_you_mean
+from faultlines.estimates.estimates import Excluded
 from faultlines.estimates.labels import name_of
+from faultlines.estimates.reasons import DropCode
+from faultlines.guarantees.base import Guarantee, GuaranteedPath
+from faultlines.metrics.readout import Readout
+from faultlines.metrics.table import Adverse
 from faultlines.results.clustering import Clustering
-from faultlines.results.multiplicity import AdjustedPath
-from faultlines.results.protocol import TabularResult, dicts_of, probability, stack_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from os import PathLike
-
-    from faultlines.estimates.estimates import Excluded
-    from faultlines.estimates.reasons import DropCode
-    from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.base import Guarantee, GuaranteedPath
-    from faultlines.metrics.readout import Readout
-    from faultlines.results.clustering import Adverse
-    from faultlines.results.multiplicity import Adjustment, Correction
-    from faultlines.results.protocol import Columns, Rows
-    from faultlines.rows.keys import Bins
+from faultlines.results.multiplicity import AdjustedPath, Adjustment, Correction
+from faultlines.results.protocol import Columns, Rows, TabularResult, dicts_of, probability, stack_columns
+from faultlines.rows.keys import Bins
+from faultlines.types import FloatArray
 
 Verdict = Literal["differ", "no difference", "not testable"]
 

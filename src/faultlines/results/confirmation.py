@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.estimates import plain
-from faultlines.estimates.labels import labels_of, name_of
-from faultlines.results.protocol import TabularResult, dicts_of, probability
+from faultlines.estimates.estimates import Estimates, plain
+from faultlines.estimates.labels import Label, labels_of, name_of
+from faultlines.estimates.reasons import DropCode, Reason, RowWarning
+from faultlines.metrics.readout import SampleRatio
+from faultlines.results.effects import Effect
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of, probability
 from faultlines.results.tables import missing_data, spread
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.reasons import DropCode, Reason, RowWarning
-    from faultlines.metrics.warnings import SampleRatio
-    from faultlines.results.effects import Effect
-    from faultlines.results.protocol import Columns, Note, Rows
-    from faultlines.rows.request import MissingRows
+from faultlines.rows.request import MissingRows
 
 Verdict = Literal["confirmed", "not confirmed", "inconclusive"]
 

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from faultlines import checks
-from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
+from faultlines.core.comparison import AS_GOOD_AS_KNOWN, Comparison, PooledEffects, generator
 from faultlines.core.distributions import log_chi_square_tail, log_t_tail, log_two_sided, shrink_scales
-from faultlines.core.mixture import fit_posterior
+from faultlines.core.mixture import MixturePosterior, fit_posterior
 from faultlines.core.normal import CorrelatedNoise, covariance_of_means
 from faultlines.core.shrinkage import shrink
-from faultlines.estimates.estimates import plain
-from faultlines.estimates.labels import labels_of
-from faultlines.estimates.scales import critical_value
+from faultlines.estimates.estimates import Estimates, plain
+from faultlines.estimates.labels import Label, labels_of
+from faultlines.estimates.scales import Scale, critical_value
 from faultlines.guarantees.attributes import explain_variation
+from faultlines.guarantees.base import MarginLevels
 from faultlines.guarantees.joint_test import GroupEffects, extract_effects
 from faultlines.guarantees.margins import add_small_groups, attribute_codes
-from faultlines.results.multiplicity import CORRECTIONS, corrected
+from faultlines.metrics.base import Measured
+from faultlines.metrics.readout import Readout
+from faultlines.results.multiplicity import CORRECTIONS, Correction, corrected
 from faultlines.results.protocol import probability
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faultlines.core.comparison import Comparison, PooledEffects
-    from faultlines.core.mixture import MixturePosterior
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.scales import FloatArray, Scale
-    from faultlines.guarantees.base import MarginLevels
-    from faultlines.metrics.base import Measured
-    from faultlines.metrics.readout import Readout
-    from faultlines.results.multiplicity import Correction
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 # ---------- One effect as people read it.
 

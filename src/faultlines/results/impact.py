@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from faultlines.estimates.labels import key_of, name_of
-from faultlines.results.protocol import TabularResult, dicts_of
+from faultlines.estimates.labels import Key, Label, key_of, name_of
+from faultlines.results.audit import CutFeature
+from faultlines.results.certificate import MissingChoice, UnknownChoice
+from faultlines.results.protocol import Columns, Rows, TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from faultlines.estimates.labels import Key, Label
-    from faultlines.results.audit import CutFeature
-    from faultlines.results.certificate import MissingChoice, UnknownChoice
-    from faultlines.results.protocol import Columns, Rows
-    from faultlines.rows.request import RepeatedColumn
+from faultlines.rows.request import RepeatedColumn
 
 CategoryStatus = Literal["passed", "failed", "inconclusive", "too small", "alone", "unknown"]
 ImpactVerdict = Literal["passed", "failed", "inconclusive", "not testable"]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from os import PathLike
+from typing import Any, ClassVar, Literal
 
-from faultlines.estimates.labels import key_of, name_of
+from faultlines.estimates.labels import Label, key_of, name_of
 from faultlines.estimates.reasons import Reason, ReasonCode
-from faultlines.formats import UNITS
+from faultlines.formats import UNITS, Unit
+from faultlines.guarantees.boundaries import Dependence
 from faultlines.guarantees.state import check_number, check_type, plain_label, read_labels
-from faultlines.results.protocol import Note, TabularResult, dicts_of
+from faultlines.metrics.table import Adverse
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
-
-    from faultlines.estimates.labels import Label
-    from faultlines.formats import Unit
-    from faultlines.guarantees.boundaries import Dependence
-    from faultlines.results.clustering import Adverse
-    from faultlines.results.protocol import Columns, Rows
 
 Rule = Literal["boundary", "folds"]
 Verdict = Literal["differ", "continue", "ended"]

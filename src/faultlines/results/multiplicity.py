@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from faultlines.core.tree import PartitionPath
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
+from faultlines.core.tree import PartitionPath
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 Correction = Literal["holm", "bh"]
 CORRECTIONS: dict[str, str] = {"holm": "Holm", "bh": "Benjamini–Hochberg"}

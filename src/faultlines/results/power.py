@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import Label, name_of
 from faultlines.results.protocol import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.scales import FloatArray
+from faultlines.types import FloatArray
 
 Direction = Literal["lower", "higher"]
 Verdict = Literal["enough", "not enough", "no gap given"]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,9 +20,6 @@ from faultlines import checks, formats
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
     import pandas as pd
     import polars as pl
     import pyarrow as pa

@@ -12,30 +12,19 @@ import datetime
 import hashlib
 import json
 import re
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise, product
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import INTERVAL, MISSING, Level, Names, Range, rank
+from faultlines.estimates.labels import INTERVAL, MISSING, Key, Level, Names, Range, rank
+from faultlines.types import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
-
-    from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.scales import FloatArray
-
-    pass
-
-    Box = tuple[BoolArray, ...]  # for each attribute, which of its values lie inside
-
-    from faultlines.estimates.estimates import BoolArray
-    from faultlines.estimates.labels import Key
-
-    pass
+Box = tuple[BoolArray, ...]  # for each attribute, which of its values lie inside
 
 # ---------- One attribute of the groups: its values in order, and conditions on them in words.
 

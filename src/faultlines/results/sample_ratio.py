@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from faultlines.estimates.reasons import DropCode
+from faultlines.metrics.readout import SampleRatio
+from faultlines.results.clustering import Clustering
 from faultlines.results.protocol import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from faultlines.estimates.reasons import DropCode
-    from faultlines.metrics.warnings import SampleRatio
-    from faultlines.results.clustering import Clustering
 
 Verdict = Literal["mismatch", "no mismatch", "not testable"]
 

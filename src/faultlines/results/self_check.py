@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from scipy.special import betaincinv
 
 from faultlines.results.protocol import Result
-
-if TYPE_CHECKING:
-    from faultlines.rows.shuffling import Shuffled
+from faultlines.rows.shuffling import Shuffled
 
 Verdict = Literal["holds", "inconclusive", "violated"]
 

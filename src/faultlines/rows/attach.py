@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,18 +24,15 @@ from faultlines.engines.frames import (
 from faultlines.engines.protocol import Selection, is_time, to_floats, to_list
 from faultlines.engines.readers import are_paths
 from faultlines.errors import InputError
-from faultlines.rows.keys import Keys, place_groups
+from faultlines.estimates.labels import Key
+from faultlines.rows.keys import Bins, Keys, place_groups
 from faultlines.rows.read import attribute_names, list_uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import narwhals as nw
 
-    from faultlines.estimates.labels import Key
-    from faultlines.rows.keys import Bins
 
-    Values = Callable[[Sequence[Key], Sequence[float]], Sequence[float]]
+Values = Callable[[Sequence[Key], Sequence[float]], Sequence[float]]
 
 
 def attach(

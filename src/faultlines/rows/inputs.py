@@ -5,20 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from faultlines.engines.frames import fetch
-from faultlines.engines.protocol import factorize, is_time
+from faultlines.engines.frames import Rows, fetch
+from faultlines.engines.protocol import Column, factorize, is_time
 from faultlines.engines.readers import BOOLEANS, TRUTH_WORDS
 from faultlines.errors import Argument, InputError, shorten, shorten_text, to_numbers
 from faultlines.rows.keys import finite, whole_part
-
-if TYPE_CHECKING:
-    from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column
-    from faultlines.rows.request import Input, Request
+from faultlines.rows.request import Input, Request
 
 _FAR_ABOVE = 2.0  # scores beyond it are on another scale than a threshold below 1; a linear model may exceed 1 a little
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from faultlines.engines.frames import fetch
-from faultlines.engines.protocol import factorize, format_time, is_not_nan, to_floats
+from faultlines.engines.frames import Rows, fetch
+from faultlines.engines.protocol import Column, factorize, format_time, is_not_nan, to_floats
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.labels import MISSING, Names, Range, check_alike, in_order, match, part_of, rank
+from faultlines.estimates.labels import MISSING, Key, Names, Range, check_alike, in_order, match, part_of, rank
 from faultlines.estimates.reasons import DropCode
-from faultlines.rows.request import EVERY, MissingRows, Together
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column, FloatArray, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.rows.request import Arms, Grouped
+from faultlines.rows.request import EVERY, Arms, Grouped, MissingRows, Together
+from faultlines.types import FloatArray, IntArray
 
 # ------------------------------------------------------------------------------------- numeric attributes cut into bins
 

@@ -9,31 +9,28 @@ to a rate outside (Horowitz and Manski, 2000).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from faultlines.engines.frames import fetch, scan
+from faultlines.engines.frames import Rows, fetch, scan
 from faultlines.engines.protocol import to_floats
-from faultlines.estimates.labels import MISSING
+from faultlines.estimates.labels import MISSING, Key
 from faultlines.progress import working
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import Expressions, clean_input, form_variables, source_column
-from faultlines.rows.keys import Keys
+from faultlines.rows.keys import Bins, Keys
 from faultlines.rows.read import checked_by, list_uses
+from faultlines.rows.request import Input, Request
+from faultlines.types import FloatArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import narwhals as nw
-    import numpy.typing as npt
 
-    from faultlines.engines.frames import Rows
-    from faultlines.estimates.labels import Key
-    from faultlines.rows.keys import Bins
-    from faultlines.rows.request import FloatArray, Input, Request
 
-    By = str | Bins | Sequence[str | Bins]
+By = str | Bins | Sequence[str | Bins]
 
 _FILLS = {"binary": (0.0, 1.0), "class": (0.0, 1.0)} | dict.fromkeys(("number", "score", "points"), (-1e300, 1e300))
 # A missing number is a score below or above any threshold.

@@ -8,13 +8,15 @@ in one table, from which come the moments, the counts, and the check for units i
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from faultlines.engines.frames import engine_of, fetch, hash_column, materialize
-from faultlines.engines.protocol import HASH_BITS, to_floats, to_list
+from faultlines.engines.frames import Rows, engine_of, fetch, hash_column, materialize
+from faultlines.engines.protocol import HASH_BITS, Column, to_floats, to_list
 from faultlines.errors import InputError, to_numbers
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import (
@@ -26,21 +28,13 @@ from faultlines.rows.inputs import (
     some_values,
     source_column,
 )
-from faultlines.rows.keys import finite, key_value
-from faultlines.rows.request import Capped, Grouped, Moments
+from faultlines.rows.keys import Keys, finite, key_value
+from faultlines.rows.request import Aggregated, Capped, Grouped, Input, Moments, Request, Split
+from faultlines.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import narwhals as nw
-    import numpy.typing as npt
 
-    from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column, FloatArray, IntArray
-    from faultlines.rows.keys import Keys
-    from faultlines.rows.request import Aggregated, Input, Request, Split
-
-    BoolArray = npt.NDArray[np.bool_]
 
 # ------------------------------------------------------------------- skewness and kurtosis, beside means and variances
 

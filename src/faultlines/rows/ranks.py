@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.engines.frames import fetch, materialize
-from faultlines.engines.protocol import to_floats
+from faultlines.engines.frames import Rows, fetch, materialize
+from faultlines.engines.protocol import Column, to_floats
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import check_input, clean_input
-from faultlines.rows.keys import key_value
+from faultlines.rows.keys import Keys, key_value
 from faultlines.rows.query import assign_parts, hash_units, units_in_several_error
-from faultlines.rows.request import Grouped, Moments
+from faultlines.rows.request import Grouped, Moments, Request, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import narwhals as nw
 
-    from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column
-    from faultlines.rows.keys import Keys
-    from faultlines.rows.request import Request, Split
 
 _SCORES = ("s", "s2")  # roles of the scores, of which a pair has two
 _SAME_PLACE = 1e-12  # placements are shares of rows: closer ones are equal

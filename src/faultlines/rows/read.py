@@ -6,13 +6,15 @@ import math
 import operator
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from faultlines.engines.frames import ColumnUse, count_values, engine_of, fetch, first_values, scan
-from faultlines.engines.protocol import factorize, to_floats, to_list
+from faultlines.engines.frames import ColumnUse, Rows, count_values, engine_of, fetch, first_values, scan
+from faultlines.engines.protocol import Column, factorize, to_floats, to_list
 from faultlines.errors import Argument, InputError, NoGroupsError, first_line, shorten
 from faultlines.estimates.labels import key_of, reading
 from faultlines.progress import progress, working
@@ -21,17 +23,11 @@ from faultlines.rows.inputs import clean_input, is_label
 from faultlines.rows.keys import Bins, Keys, finite
 from faultlines.rows.query import Query, pool_aggregates
 from faultlines.rows.ranks import check_units, count_rows, prepare_inputs, rank_scores, sum_request
-from faultlines.rows.request import Grouped, Input, Moments, RepeatedColumn
+from faultlines.rows.request import Grouped, Input, Moments, RepeatedColumn, Request, Resampling, Split
+from faultlines.types import FloatArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import narwhals as nw
-    import numpy.typing as npt
-
-    from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column
-    from faultlines.rows.request import FloatArray, Request, Resampling, Split
 
 
 class Read(NamedTuple):

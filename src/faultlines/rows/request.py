@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
 from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
-from faultlines.estimates.labels import MISSING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    import numpy.typing as npt
-
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.reasons import DropCode
-
-    FloatArray = npt.NDArray[np.float64]
-    IntArray = npt.NDArray[np.int64]
+from faultlines.estimates.labels import MISSING, Key
+from faultlines.estimates.reasons import DropCode
+from faultlines.types import FloatArray, IntArray
 
 Kind = Literal[
     "number", "binary", "probability", "score", "points", "weight", "amount", "class", "label", "any", "rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from scipy.special import gammaln
 
 from faultlines.engines.frames import (
     ColumnUse,
+    Rows,
     create_table,
     engine_of,
     fetch,
@@ -20,24 +22,19 @@ from faultlines.engines.frames import (
     number_rows,
     scan,
 )
-from faultlines.engines.protocol import PREFIX, factorize, to_floats
+from faultlines.engines.protocol import PREFIX, Column, factorize, to_floats
+from faultlines.estimates.labels import Key
 from faultlines.rows import keys as places
-from faultlines.rows.keys import Keys
+from faultlines.rows.keys import Bins, Keys
 from faultlines.rows.query import HASH, PRIME, Query, draw_factors, random_number
 from faultlines.rows.ranks import rank_scores
 from faultlines.rows.read import list_uses
-from faultlines.rows.request import Grouped
+from faultlines.rows.request import Grouped, Request
+from faultlines.types import IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
-
     import narwhals as nw
 
-    from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.rows.keys import Bins
-    from faultlines.rows.request import Request
 
 _ROOM = 50_000_000  # rows × shuffles in one query
 _LESS_ROOM = 10_000_000  # the same where the engine holds them in memory: windows, sorts, Polars
