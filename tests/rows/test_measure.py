@@ -641,3 +641,39 @@ def test_odd_tables_and_metrics_are_refused(tmp_path: Path) -> None:
     own = fl.Metric("own", {"x": fl.Input("revenue")}, lambda c: {"y": c["y"]}, lambda m: m)  # type: ignore[arg-type, return-value]
     check_refused("not found: metric", rows(), "country", own)
     check_refused("empty: by", rows(), 5, fl.mean("revenue"))
+
+
+NOT_FINITE: dict[str, Any] = {
+    "nowhere": [],
+    "in the first row": [0],
+    "in one late row": [4321],
+    "in a group of one": [5000],
+    "in every group, after the first thousand rows": range(2000, 4000),
+    "in half of the groups": range(4000, 4999, 2),
+    "in all of a group": range(3, 5000, 10),
+}
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", NOT_FINITE)
+def test_values_that_are_not_finite_are_dropped_wherever_they_are(where: str, bad: float, tmp_path: Path) -> None:
+    """DuckDB sums such values first, and looks for them where sums say so."""
+    rng = np.random.default_rng(0)
+    values, others = rng.lognormal(0, 1, 5001), rng.normal(size=5001)
+    values[list(NOT_FINITE[where])] = bad
+    data = pl.DataFrame({"g": [f"g{i % 10}" for i in range(5000)] + ["alone"], "x": values, "z": others})
+    data.write_parquet(tmp_path / "rows.parquet")
+    metrics = [fl.mean("x"), fl.mean("z")]
+    measured = measure_all(tmp_path / "rows.parquet", "g", metrics)
+    for (found,), expected in zip(measured, measure_all(data, "g", metrics), strict=True):
+        assert dict(found.dropped) == dict(expected[0].dropped)
+        assert [(e.label, e.reason) for e in found.excluded] == [(e.label, e.reason) for e in expected[0].excluded]
+        assert found.estimates.labels == expected[0].estimates.labels
+        np.testing.assert_allclose(found.estimates.theta, expected[0].estimates.theta, rtol=1e-9)
+        np.testing.assert_allclose(found.estimates.se, expected[0].estimates.se, rtol=1e-7)
+    estimates = measured[0][0].estimates
+    for label, n, mean in zip(estimates.labels, estimates.n, estimates.theta, strict=True):
+        of_group = values[(data["g"] == label).to_numpy()]
+        of_group = of_group[np.isfinite(of_group)]
+        assert n == of_group.size
+        np.testing.assert_allclose(mean, of_group.mean(), rtol=1e-9)

@@ -54,8 +54,8 @@ def source_column(rows: Rows, source: Input) -> str:
     return (rows.keys if is_label(source) else rows.numbers)[source.column]
 
 
-def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
-    """An input as doubles, NaN and infinity as null, labels as 0 and 1."""
+def clean_input(rows: Rows, source: Input, parameter: str, *, is_checked: bool = True) -> CleanInput:
+    """An input as doubles, NaN and infinity as null where it is checked, labels as 0 and 1."""
     import narwhals as nw
 
     if source.kind == "rows":
@@ -94,7 +94,7 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     if not simple:
         remedy = to_numbers(some_values(rows, column) if dtype == nw.String else [], "Name a numeric column.")
         raise InputError.wrong_type(argument, f"is not numeric ({dtype})", remedy)
-    value = finite(column, dtype)
+    value = finite(column, dtype) if is_checked else nw.col(column).cast(nw.Float64)
     if source.kind in {"score", "points"}:
         above, beyond = value > _FAR_ABOVE, (value < 0) | (value > 1)
         tests = {"below": value < 0, "above": above} if source.kind == "score" else {"beyond": beyond}
