@@ -85,6 +85,9 @@ def _facts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
     if (crossed := studies.get("ever a false claim of crossed attributes")) is not None:
         shares = [f"{_percent(cell['share'])} ({name})" for name, cell in crossed.items()]
         facts["crossed"] = f"{', '.join(shares)}; {next(iter(crossed.values()))['runs']:,} runs each"
+    if (harm := studies.get("harm ever shown wrongly")) is not None:
+        shares = [f"{_percent(cell['either'])} ({name})" for name, cell in harm.items()]
+        facts["harm"] = f"{', '.join(shares)}; {next(iter(harm.values()))['runs']:,} runs each"
     return facts
 
 

@@ -24,6 +24,7 @@ from faultlines.guarantees.boundaries import (
     follow,
     pool_look,
 )
+from faultlines.results.monitor import find_harmed
 from tests.statistical.looks import critical, errors, information, monitored, null_of
 from tests.statistical.monitoring import keep
 
@@ -323,6 +324,30 @@ def test_intervals_cover_at_all_of_100_looks(groups: int) -> None:
         shares = {"groups": float(missed.mean()), "overall": float(missed_overall.mean())}
         keep("intervals ever miss", how, **shares, runs=runs)
         assert all(within(share, runs) for share in shares.values()), how
+
+
+@pytest.mark.parametrize("gain", [0.0, 2.0, 4.0])
+def test_harm_is_ever_shown_wrongly(gain: float) -> None:
+    """300 runs of 8 looks at 12 groups: none is harmed, half of them gain; the spread of values is estimated."""
+    runs, groups, looks, daily = 300, 12, 8, 30
+    gains = gain / math.sqrt(looks * daily) * (np.arange(groups) % 2)
+    shown = dict.fromkeys(("groups", "clusters", "either"), 0)
+    for run in range(runs):
+        values = gains + np.random.default_rng([run, round(gain)]).standard_normal((looks * daily, groups))
+        monitor, wrong = fl.Monitor(looks=looks, draws=400, seed=run), set[str]()
+        for n in range(daily, looks * daily + 1, daily):
+            seen = values[:n]
+            estimates = fl.Estimates(seen.mean(axis=0), seen.std(axis=0, ddof=1) / math.sqrt(n), n=n, dof=n - 1)
+            harmed = find_harmed(monitor.update(estimates), "low")
+            wrong |= {"groups" if each.cluster is None else "clusters" for each in harmed}
+        for kind in wrong | ({"either"} if wrong else set()):
+            shown[kind] += 1
+    shares = {kind: count / runs for kind, count in shown.items()}
+    case = f"half gain {gain:g} standard errors" if gain else "none differs"
+    keep("harm ever shown wrongly", case, **shares, runs=runs)
+    assert within(shares["groups"], runs)
+    assert within(shares["clusters"], runs)
+    assert within(shares["either"], runs, 0.10)
 
 
 @pytest.mark.parametrize("dependence", ["independent", "any"])
