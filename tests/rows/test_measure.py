@@ -672,6 +672,7 @@ def test_values_that_are_not_finite_are_dropped_wherever_they_are(where: str, ba
         np.testing.assert_allclose(found.estimates.theta, expected[0].estimates.theta, rtol=1e-9)
         np.testing.assert_allclose(found.estimates.se, expected[0].estimates.se, rtol=1e-7)
     estimates = measured[0][0].estimates
+    assert estimates.n is not None
     for label, n, mean in zip(estimates.labels, estimates.n, estimates.theta, strict=True):
         of_group = values[(data["g"] == label).to_numpy()]
         of_group = of_group[np.isfinite(of_group)]

@@ -34,7 +34,7 @@ from faultlines.analyses.contrasts import (
     farthest,
     natural_errors,
 )
-from faultlines.analyses.groups import By, Groups, groups_from, with_value_in_all_rows
+from faultlines.analyses.groups import Groups, groups_from, with_value_in_all_rows
 from faultlines.analyses.missing import (
     PossibleRates,
     PossibleShifts,
@@ -79,6 +79,7 @@ from faultlines.results.certificate import (
 )
 from faultlines.results.clustering import Clustering, counted
 from faultlines.results.collection import Collection
+from faultlines.rows.keys import By
 from faultlines.types import BoolArray, FloatArray, IntArray
 
 _LISTED = 56  # characters of a list of groups

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from faultlines import checks
-from faultlines.analyses.groups import By, Groups, groups_from, with_value_in_all_rows
+from faultlines.analyses.groups import Groups, groups_from, with_value_in_all_rows
 from faultlines.errors import InputError
 from faultlines.guarantees import resolve_guarantee
 from faultlines.guarantees.base import Guarantee
 from faultlines.metrics.base import Metric
 from faultlines.results.clustering import Clustering, adjust_for_number
+from faultlines.rows.keys import By
 
 
 def cluster(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from faultlines import checks, files
-from faultlines.analyses.groups import By, Groups, groups_from, is_rows
+from faultlines.analyses.groups import Groups, groups_from, is_rows
 from faultlines.core.comparison import PooledEffects
 from faultlines.core.normal import compare_one_effect
 from faultlines.core.spread import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
@@ -27,7 +27,7 @@ from faultlines.results.clustering import Clustering
 from faultlines.results.confirmation import Confirmation, ConfirmedCluster, ConfirmedPair, MissingGroup, Verdict
 from faultlines.results.effects import ClusterEffects, Effect
 from faultlines.results.tables import by_of, keys_of_rows
-from faultlines.rows.keys import Bins
+from faultlines.rows.keys import Bins, By
 from faultlines.types import BoolArray, FloatArray, IntArray
 
 _ENOUGH = 0.8  # power for half of the original difference, from which on a missing difference says something

@@ -23,11 +23,8 @@ from faultlines.metrics.names import recipe_of, traits_of
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.variances import moderate_estimates
 from faultlines.results.audit import CutFeature
-from faultlines.rows.keys import Bins
+from faultlines.rows.keys import Bins, By
 from faultlines.rows.read import ColumnSummary, checked_by, read, sum_to_one, summarize_columns
-
-By = str | Bins | Sequence[str | Bins]
-
 
 # Names as people give them: p_black, P(white), race_white_p, proxy_black; pred.whi is that of R's package wru.
 _OF_GROUP = re.compile(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from faultlines import checks
 from faultlines.analyses.certify import checked_missing
 from faultlines.analyses.contrasts import at_most_below_best, compare_with_best, effects_of
-from faultlines.analyses.groups import By, columns_of, cut_numbers, refuse_probabilities
+from faultlines.analyses.groups import columns_of, cut_numbers, refuse_probabilities
 from faultlines.analyses.missing import farthest_from_groups, rates_of_counts, unknown_keys
 from faultlines.core.counts import rate_estimates
 from faultlines.errors import InputError
@@ -28,7 +28,7 @@ from faultlines.metrics.population import rate
 from faultlines.results.audit import CutFeature
 from faultlines.results.certificate import MissingChoice, UnknownChoice
 from faultlines.results.impact import CategoryStatus, ImpactCategory, ImpactRatios, ImpactTable, ImpactVerdict
-from faultlines.rows.keys import Bins
+from faultlines.rows.keys import Bins, By
 from faultlines.rows.possible import PossibleCounts
 from faultlines.rows.read import attribute_names, checked_by, median_of, read, summarize_columns
 from faultlines.rows.request import Columns, Input, RepeatedColumn

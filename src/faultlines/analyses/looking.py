@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from faultlines import formats
-from faultlines.analyses.groups import By, Groups, groups_from, is_rows
+from faultlines.analyses.groups import Groups, groups_from, is_rows
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import Label, key_of, name_of
@@ -23,6 +23,7 @@ from faultlines.render.clustering import warning_notes
 from faultlines.results.clustering import counted as counted_in
 from faultlines.results.monitor import AnytimeEffect, SmallGroup
 from faultlines.results.protocol import Note
+from faultlines.rows.keys import By
 from faultlines.types import FloatArray, IntArray
 
 _ABSOLUTE = {"lift": "difference", "ratio_lift": "ratio_difference"}  # what can be had where a lift cannot

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from faultlines import checks
-from faultlines.analyses.groups import By, Groups, groups_from
+from faultlines.analyses.groups import Groups, groups_from
 from faultlines.core.comparison import Comparison
 from faultlines.core.custom import Similarity
 from faultlines.core.normal import as_comparison, is_comparison
@@ -25,7 +25,7 @@ from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.collection import Experiment, Experiments
 from faultlines.results.multiplicity import CORRECTIONS, Correction, adjustments, corrected
-from faultlines.rows.keys import ALL_ROWS, MISSING_VALUE
+from faultlines.rows.keys import ALL_ROWS, MISSING_VALUE, By
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Grouped
 from faultlines.types import IntArray

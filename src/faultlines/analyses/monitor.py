@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from faultlines import checks
-from faultlines.analyses.groups import By
 from faultlines.analyses.looking import LookRows, measure_look
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.core.custom import Similarity
@@ -81,6 +80,7 @@ from faultlines.results.monitor import (
     Verdict,
 )
 from faultlines.results.protocol import Note, probability
+from faultlines.rows.keys import By
 from faultlines.types import FloatArray, IntArray
 
 _VERSION = 6  # of the state

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from faultlines import checks
 from faultlines.analyses.certify import shares_of
 from faultlines.analyses.contrasts import critical_of, effects_of
-from faultlines.analyses.groups import By, groups_from
+from faultlines.analyses.groups import groups_from
 from faultlines.core.normal import CorrelatedNoise, Line, Plane, compare_effects
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, shorten
@@ -32,6 +32,7 @@ from faultlines.metrics.base import Metric
 from faultlines.progress import progress
 from faultlines.results.clustering import Clustering, numbered
 from faultlines.results.power import DetectableDifference, DetectionLimit, Direction, Power
+from faultlines.rows.keys import By
 from faultlines.types import FloatArray, IntArray
 
 _FOLLOWED = 200  # experiments that are followed to their clusters

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from faultlines import checks
-from faultlines.analyses.groups import By, groups_from, is_rows
+from faultlines.analyses.groups import groups_from, is_rows
 from faultlines.analyses.many import judge_all
 from faultlines.core.comparison import Comparison
 from faultlines.core.normal import as_comparison
@@ -21,6 +21,7 @@ from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.self_check import SelfCheck
+from faultlines.rows.keys import By
 from faultlines.rows.read import attribute_names, checked_by
 from faultlines.rows.shuffling import Shuffled, Shuffles, shuffle_groups
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.analyses.cluster import cluster, holm
-from faultlines.analyses.groups import By
 from faultlines.errors import InputError
 from faultlines.estimates.labels import Key, Names, match, part_of
 from faultlines.estimates.reasons import DropCode
@@ -24,7 +23,7 @@ from faultlines.metrics.population import rate
 from faultlines.metrics.warnings import compare_arms
 from faultlines.results.clustering import Clustering
 from faultlines.results.sample_ratio import ArmShare, SampleRatios
-from faultlines.rows.keys import Bins
+from faultlines.rows.keys import Bins, By
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Grouped, Input, Moments, checked_shares
 from faultlines.types import FloatArray

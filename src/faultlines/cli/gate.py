@@ -19,7 +19,6 @@ from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.labels import name_of
 
 if TYPE_CHECKING:
-    from faultlines.analyses.groups import By
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Adverse
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from faultlines.results.monitor import MonitorResult
     from faultlines.results.sample_ratio import SampleRatios
     from faultlines.results.self_check import SelfCheck
+    from faultlines.rows.keys import By
 
 _LISTED = 240  # characters of a list of experiments
 # Codes of the notes that say why a certificate is inconclusive.

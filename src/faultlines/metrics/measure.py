@@ -33,12 +33,10 @@ from faultlines.metrics.readout import Readout, SampleRatio, sum_moments
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
 from faultlines.metrics.warnings import sample_ratio, warnings
-from faultlines.rows.keys import Bins
+from faultlines.rows.keys import Bins, By
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Grouped, Moments, Split, Together
 from faultlines.types import BoolArray, FloatArray, IntArray
-
-By = str | Bins | Sequence[str | Bins]
 
 __all__ = ["Measurement", "Split", "measure", "measure_all", "measure_parts"]
 

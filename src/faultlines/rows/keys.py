@@ -67,6 +67,9 @@ class Bins:
             object.__setattr__(self, "edges", _checked_edges(self.edges))
 
 
+By = str | Bins | Sequence[str | Bins]  # the columns that make groups
+
+
 def bins(
     column: str, *, width: float | None = None, quantiles: int | None = None, edges: Sequence[float] | None = None
 ) -> Bins:

@@ -21,7 +21,7 @@ from faultlines.estimates.labels import MISSING, Key
 from faultlines.progress import working
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import Expressions, clean_input, form_variables, source_column
-from faultlines.rows.keys import Bins, Keys
+from faultlines.rows.keys import By, Keys
 from faultlines.rows.read import checked_by, list_uses
 from faultlines.rows.request import Input, Request
 from faultlines.types import FloatArray
@@ -29,8 +29,6 @@ from faultlines.types import FloatArray
 if TYPE_CHECKING:
     import narwhals as nw
 
-
-By = str | Bins | Sequence[str | Bins]
 
 _FILLS = {"binary": (0.0, 1.0), "class": (0.0, 1.0)} | dict.fromkeys(("number", "score", "points"), (-1e300, 1e300))
 # A missing number is a score below or above any threshold.

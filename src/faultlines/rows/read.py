@@ -20,7 +20,7 @@ from faultlines.estimates.labels import key_of, reading
 from faultlines.progress import progress, working
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import clean_input, is_label, some_values
-from faultlines.rows.keys import Bins, Keys, finite, key_value
+from faultlines.rows.keys import Bins, By, Keys, finite, key_value
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import check_units, count_rows, prepare_inputs, rank_scores, sum_request
 from faultlines.rows.request import Aggregated, Grouped, Input, Moments, RepeatedColumn, Request, Resampling, Split
@@ -37,7 +37,7 @@ class Read(NamedTuple):
     by: tuple[str | Bins, ...]
 
 
-def checked_by(by: str | Bins | Sequence[str | Bins]) -> tuple[str | Bins, ...]:
+def checked_by(by: By) -> tuple[str | Bins, ...]:
     """Attributes as they can be used."""
     attributes = (by,) if isinstance(by, str | Bins) else tuple(by) if isinstance(by, list | tuple) else ()
     if not attributes or not all(isinstance(a, Bins) or (isinstance(a, str) and a) for a in attributes):
@@ -370,7 +370,7 @@ def _to_number(text: str) -> float | None:
 _SQL_DATA = 'Give an Ibis table, ibis.table(schema, name="visits") without a connection, or a DuckDB relation.'
 
 
-def sql(data: object, by: str | Bins | Sequence[str | Bins], metric: Request, *, dialect: str | None = None) -> str:
+def sql(data: object, by: By, metric: Request, *, dialect: str | None = None) -> str:
     """The SQL that `fl.measure` and `fl.cluster` run for a metric: one group-by, of which only the groups come back.
 
     Args:
