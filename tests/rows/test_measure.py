@@ -641,3 +641,12 @@ def test_odd_tables_and_metrics_are_refused(tmp_path: Path) -> None:
     own = fl.Metric("own", {"x": fl.Input("revenue")}, lambda c: {"y": c["y"]}, lambda m: m)  # type: ignore[arg-type, return-value]
     check_refused("not found: metric", rows(), "country", own)
     check_refused("empty: by", rows(), 5, fl.mean("revenue"))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1e+15", 1e15), ("1.5e+300", 1.5e300), ("1e+16", 10**16), ("-2.25e+22", -2.25e22)]
+)
+def test_large_numbers_match_their_text(text: str, number: float) -> None:
+    """As DuckDB writes them to csv."""
+    assert reading((text,)) == reading((number,))
+    assert reading((text.replace("+", ""),)) == text.replace("+", "")  # a name such as 1e5 is no number
