@@ -59,15 +59,14 @@ class Ibis(Engine):
 
     def create_table(self, native: Any, columns: Mapping[str, IntArray]) -> Any:
         """A table in memory."""
-        return import_module("ibis").memtable({name: values.tolist() for name, values in columns.items()})
+        return _table_in_memory(columns)
 
     def join_values(
         self, native: Any, marks: Mapping[str, list[str]], values: FloatArray, column: str, *, integer: bool
     ) -> Any:
         """By a left join; the marks of the groups have names of their own."""
         renamed = {f"{PREFIX}{name}": texts for name, texts in marks.items()}
-        numbers = [None if np.isnan(value) else float(value) for value in values]
-        groups = import_module("ibis").memtable({**renamed, VALUE: numbers})
+        groups = _table_in_memory({**renamed, VALUE: np.ma.masked_invalid(values)})
         joined = native.left_join(groups, [native[name] == groups[f"{PREFIX}{name}"] for name in marks])
         typed = joined.mutate(**{column: joined[VALUE].cast("int64" if integer else "float64")})
         return typed.drop(*renamed, VALUE)
@@ -125,6 +124,11 @@ def _pyspark_options() -> Iterator[None]:
         yield
     finally:
         ibis.options.pyspark = None
+
+
+def _table_in_memory(columns: Mapping[str, Any]) -> Any:
+    """Of Arrow: Ibis has it at hand, and asks pandas for an option that it warns of."""
+    return import_module("ibis").memtable(import_module("pyarrow").table(dict(columns)))
 
 
 def _is_on_duckdb(native: Any) -> bool:
