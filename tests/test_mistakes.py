@@ -111,17 +111,22 @@ def test_words_of_the_command_line_hold_in_python() -> None:
     assert by_word.pvalue == by_value.pvalue
 
 
+TWO: Any = np.ones(2)
+HALF: Any = np.array(0.5)
+METRIC: Any = fl.mean("x")
+
+
 @pytest.mark.parametrize(
     ("call", "refusal"),
     [
-        (lambda: fl.Estimates([0, 1], None, covariance=np.eye(2), covariance_dof=np.ones(2)), "wrong type: covariance_dof"),
-        (lambda: fl.Estimates([0, 1], None, covariance=fl.mean("x")), "wrong type: covariance"),
-        (lambda: fl.accuracy("t", "t", classes=np.ones(2)), "wrong type: classes"),
-        (lambda: fl.equalized_odds("t", "t", classes=np.ones(2)), "wrong type: classes"),
+        (lambda: fl.Estimates([0, 1], None, covariance=np.eye(2), covariance_dof=TWO), "wrong type: covariance_dof"),
+        (lambda: fl.Estimates([0, 1], None, covariance=METRIC), "wrong type: covariance"),
+        (lambda: fl.accuracy("t", "t", classes=TWO), "wrong type: classes"),
+        (lambda: fl.equalized_odds("t", "t", classes=TWO), "wrong type: classes"),
         (lambda: fl.power([1.0] * 4, gap=5e-324), "out of range: gap"),
         (lambda: fl.power([1.0] * 4, gap=1e308), "out of range: gap"),
-        (lambda: fl.power([1.0] * 4, along=np.array(["g", "h"])), "not found: along"),
-        (lambda: fl.power([1.0] * 4, baseline=0.5, shares=np.array(0.5)), "wrong type: shares"),
+        (lambda: fl.power([1.0] * 4, along=TWO), "not found: along"),
+        (lambda: fl.power([1.0] * 4, baseline=0.5, shares=HALF), "wrong type: shares"),
     ],
 )  # fmt: skip
 def test_arrays_and_extremes_for_single_values(call: Callable[[], Any], refusal: str) -> None:
