@@ -109,3 +109,26 @@ def test_words_of_the_command_line_hold_in_python() -> None:
     by_word, by_value = (fl.cluster(ROWS, "g", fl.mean("x"), guarantee=guarantee) for guarantee in settings)
     assert by_word.guarantee == by_value.guarantee
     assert by_word.pvalue == by_value.pvalue
+
+
+TWO: Any = np.ones(2)
+HALF: Any = np.array(0.5)
+METRIC: Any = fl.mean("x")
+
+
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        (lambda: fl.Estimates([0, 1], None, covariance=np.eye(2), covariance_dof=TWO), "wrong type: covariance_dof"),
+        (lambda: fl.Estimates([0, 1], None, covariance=METRIC), "wrong type: covariance"),
+        (lambda: fl.accuracy("t", "t", classes=TWO), "wrong type: classes"),
+        (lambda: fl.equalized_odds("t", "t", classes=TWO), "wrong type: classes"),
+        (lambda: fl.power([1.0] * 4, gap=5e-324), "out of range: gap"),
+        (lambda: fl.power([1.0] * 4, gap=1e308), "out of range: gap"),
+        (lambda: fl.power([1.0] * 4, along=TWO), "not found: along"),
+        (lambda: fl.power([1.0] * 4, baseline=0.5, shares=HALF), "wrong type: shares"),
+    ],
+)  # fmt: skip
+def test_arrays_and_extremes_for_single_values(call: Callable[[], Any], refusal: str) -> None:
+    with refused(refusal):
+        call()

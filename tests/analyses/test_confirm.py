@@ -378,3 +378,10 @@ def test_new_combinations_are_in_the_cluster_of_their_levels(from_json: bool) ->
     assert [set(cluster.members) for cluster in confirmation.clusters] == [{("x", 7)}, {("y", 7), ("y", 0)}]
     assert confirmation.new == (("w", 0),)
     assert confirmation.verdict == "confirmed"
+
+
+def test_effects_far_beyond_their_errors() -> None:
+    """The noncentral χ² distribution has no value there: the power is 1, not NaN, which JSON does not have."""
+    estimates = fl.Estimates([-2.5e10, 6.7e10, 1.6e11], [1.3, 1.4, 0.06], list("abc"))
+    confirmation = fl.confirm(fl.cluster(estimates), estimates)
+    assert [pair["power"] for pair in json.loads(confirmation.to_json())["pairs"]] == [1.0, 1.0]

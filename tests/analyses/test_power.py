@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -311,3 +312,12 @@ def test_a_power_that_is_certain_follows_no_more_experiments(gap: float) -> None
     reached = trial.reaches(0, gap, 60, 0.8, steps.append)
     assert reached == (trial.estimate_power(0, gap, 60, lambda _: None) >= 0.8)
     assert sum(steps) < 60
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e7, 1e8])
+def test_nothing_is_ruled_out_at_a_tiny_level(scale: float) -> None:
+    covariance = scale * np.array([[69.0, 27.0, 4.6], [27.0, 26.0, -10.8], [4.6, -10.8, 19.6]])
+    estimates = fl.Estimates([0.0, 0.1, 0.2], None, covariance=covariance, dof=[2, 2, 1e9])
+    c = fl.cluster(estimates, alpha=1e-300, guarantee=fl.Calibrated(draws=50))
+    assert json.loads(c.to_json())["detection_limits"] == []
+    assert "largest difference" not in {note.code for note in c.notes}

@@ -678,3 +678,12 @@ def test_values_that_are_not_finite_are_dropped_wherever_they_are(where: str, ba
         of_group = of_group[np.isfinite(of_group)]
         assert n == of_group.size
         np.testing.assert_allclose(mean, of_group.mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1e+15", 1e15), ("1.5e+300", 1.5e300), ("1e+16", 10**16), ("-2.25e+22", -2.25e22)]
+)
+def test_large_numbers_match_their_text(text: str, number: float) -> None:
+    """As DuckDB writes them to csv."""
+    assert reading((text,)) == reading((number,))
+    assert reading((text.replace("+", ""),)) == text.replace("+", "")  # a name such as 1e5 is no number

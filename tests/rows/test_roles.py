@@ -200,6 +200,7 @@ def test_short_floats_as_keys(kind: Any, tmp_path: Path) -> None:
     assert {code for code, _ in arms.values()} == {"answered"}, arms
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # which Ibis calls
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 @pytest.mark.parametrize("role", ["group", "bins", "value", "weight", "covariate", "variant", "unit", "rate", "label"])
 def test_nan_is_missing_in_files(role: str, kind: pa.DataType, tmp_path: Path) -> None:
@@ -221,7 +222,8 @@ def test_nan_is_missing_in_files(role: str, kind: pa.DataType, tmp_path: Path) -
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     first = answer(ask, table)
     assert first[0] == "answered"
-    for frame in (tmp_path / "x.parquet", duckdb.read_parquet(str(tmp_path / "x.parquet"))):
+    path = str(tmp_path / "x.parquet")
+    for frame in (path, duckdb.read_parquet(path), ibis.duckdb.connect().read_parquet(path)):
         code, values = answer(ask, frame)
         assert code == "answered"
         if isinstance(values[0], str):
@@ -268,13 +270,17 @@ def test_times_with_a_zone_are_one_however_they_are_written(unit: str, zone: str
         assert set(arms.values()) == {"answered"}, (control, arms)
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # which Ibis calls
 def test_nanoseconds_with_a_zone_stay_apart(tmp_path: Path) -> None:
-    table = pa.table(rows_beside() | {"z": column(list(NANOSECONDS)).cast(pa.timestamp("ns", "UTC"))})
-    for way, frame in ways(table, tmp_path).items():
-        if way != "ibis":  # which reads microseconds
-            assert len(grouped("z")(frame)) == 2, way
+    moments = np.append(NANOSECONDS, np.datetime64("1969-12-31T23:59:59.999998500"))
+    table = pa.table(rows_beside() | {"z": column(list(moments)).cast(pa.timestamp("ns", "Europe/Berlin"))})
+    frames = ways(table, tmp_path)
+    frames["ibis of parquet"] = ibis.duckdb.connect().read_parquet(tmp_path / "x.parquet")
+    names = {way: answer(grouped("z"), frame) for way, frame in frames.items()}
+    expected = [reading((f"{moment}+00:00",)) for moment in sorted(moments)]
+    assert set(map(str, names.values())) == {str(("answered", expected))}, names
     attached = fl.cluster(table, "z", fl.mean("x"), min_size=1).assign(duckdb.from_arrow(table))
-    assert attached.aggregate("count(*), count(DISTINCT z)").fetchall() == [(ROWS, 2)]
+    assert attached.aggregate("count(*), count(DISTINCT z)").fetchall() == [(ROWS, 3)]
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])

@@ -408,7 +408,7 @@ class OneEffect:
             se = self.scale.effective(likely, self._of_rest(np.sqrt(self.variance)) / left**2)
             return Side(value, *self.scale.ends(value, self.scale.place(value), se, tail))
         side = self.side(tail)
-        with np.errstate(over="ignore"):  # an end that far away is no end
+        with np.errstate(over="ignore", invalid="ignore"):  # an end that far away is no end
             below, above = (np.sqrt(self._of_rest(np.abs(end - side.value))) / left for end in (side.lower, side.upper))
         return Side(value, value - below, value + above)
 
@@ -418,7 +418,8 @@ class OneEffect:
         if self.correlation is None:
             return of_others(pulled**2)
         along = self.correlation @ pulled
-        return np.asarray(np.maximum(pulled @ along - 2 * pulled * along + pulled**2, 0.0))
+        rest = np.maximum(pulled @ along - 2 * pulled * along + pulled**2, 0.0)
+        return np.where(np.isnan(rest), np.inf, rest)  # the end of some group is infinite
 
     def _of_everyone(self, errors: FloatArray) -> float:
         """The same of all groups together."""

@@ -157,11 +157,10 @@ def power(
 
 
 def _checked_gap(gap: float, estimates: Estimates) -> float:
-    gap = checks.number("gap", gap, "must be a number", "Give it in the units of the metric.")
-    if gap == 0:
-        raise InputError.out_of_range(
-            "gap", "must not be zero", "Give it in the units of the metric.", gap, form="must"
-        )
+    remedy = "Give it in the units of the metric."
+    gap = checks.number("gap", gap, "must lie within ±1e60", remedy, low=-1e60, high=1e60)
+    if abs(gap) < 1e-60:  # as of estimates: squares beyond leave a double's range
+        raise InputError.out_of_range("gap", "must not be zero", remedy, gap, form="must")
     largest = min(scale.largest_gap(upwards=gap > 0) for scale in estimates.scales)
     if abs(gap) >= largest:
         problem = "rates differ by less than 1 in any case" if gap > 0 else "effects cannot fall so far"
@@ -362,7 +361,7 @@ def _two_shares(shares: Any, control: object, treatment: object) -> tuple[float,
         if shares is None:
             return None
     values = list(shares.values()) if isinstance(shares, Mapping) else shares
-    if not isinstance(values, list | tuple | np.ndarray) or len(values) < 2:
+    if not isinstance(values, list | tuple | np.ndarray) or np.shape(values) == () or len(values) < 2:
         raise InputError.wrong_type("shares", "is not two shares", value=shares, **_TWO_SHARES)
     if not isinstance(shares, Mapping) and len(values) > 2:
         raise InputError.wrong_type("shares", "is not two shares", value=shares, **_TWO_SHARES)
@@ -479,7 +478,7 @@ def _pattern_along(
 ) -> tuple[Callable[[np.random.Generator], FloatArray], tuple[int, ...]]:
     """The same where all groups of some levels of one attribute differ; counts are those of levels."""
     names = estimates.attributes
-    if along not in names or len(names) < 2:
+    if not isinstance(along, str) or along not in names or len(names) < 2:
         problem = "is not one of several attributes"
         raise InputError.not_found("along", problem, f"There are: {', '.join(names)}.", along)
     column = [name_of(key[names.index(along)]) for key in estimates.keys]
@@ -817,6 +816,8 @@ def detection_limits(c: Clustering) -> tuple[DetectionLimit, ...]:
         interval = effect.against_overall(tail, as_ratio=False)
         alone = effect.against_overall(c.alpha, as_ratio=False)
         ends = np.maximum(-alone.lower, alone.upper)
+        if not np.isfinite([ends, interval.lower, interval.upper]).all():
+            continue  # at so tiny a level nothing is ruled out
         place = int(np.argmax(ends))
         limits.append(
             DetectionLimit(

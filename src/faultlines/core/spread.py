@@ -348,7 +348,10 @@ class HomogeneityTest(NamedTuple):
             critical = self.stretch * float(fdtri(self.effects, self.errors, 1 - alpha))
         else:
             critical = float(chdtri(self.effects, alpha))
-        return float(1 - chndtr(critical, self.effects, square)) if square > 0 else alpha
+        if square <= 0:
+            return alpha
+        missed = float(chndtr(critical, self.effects, square))
+        return 1 - missed if np.isfinite(missed) else float(square > critical)  # NaN far beyond its tables
 
 
 def compare_means(values: FloatArray, covariances: FloatArray, dof: FloatArray | None) -> HomogeneityTest:

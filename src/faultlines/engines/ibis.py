@@ -17,6 +17,8 @@ from faultlines.types import FloatArray, IntArray
 if TYPE_CHECKING:
     import narwhals as nw
 
+_ZONED_NANOSECONDS = "TIMESTAMPTZ_NS"
+
 
 class Ibis(Engine):
     """Ibis tables, connected to a database or not."""
@@ -35,11 +37,15 @@ class Ibis(Engine):
 
     def select(self, native: Any, selections: Sequence[Selection], width: int) -> Any:
         """By name."""
-        return native.select(**{s.name: _select_column(native[s.column], s.zone) for s in selections})
+        columns = {s.name: _select_column(native[s.column], s.zone) for s in selections}
+        if _is_on_duckdb(native):
+            columns = {name: _drop_nan(column) for name, column in columns.items()}
+        return native.select(**columns)
 
     def type_names(self, native: Any) -> list[str]:
-        """As Ibis writes them."""
-        return [str(dtype) for dtype in native.schema().types]
+        """As Ibis writes them; nanoseconds with a zone, which it does not know, as DuckDB does."""
+        names = [str(dtype) for dtype in native.schema().types]
+        return [_ZONED_NANOSECONDS if name.endswith(f"kind={_ZONED_NANOSECONDS}))") else name for name in names]
 
     def fetch(self, native: Any) -> dict[str, Column]:
         """Lists, by way of PyArrow."""
@@ -53,15 +59,14 @@ class Ibis(Engine):
 
     def create_table(self, native: Any, columns: Mapping[str, IntArray]) -> Any:
         """A table in memory."""
-        return import_module("ibis").memtable({name: values.tolist() for name, values in columns.items()})
+        return _table_in_memory(columns)
 
     def join_values(
         self, native: Any, marks: Mapping[str, list[str]], values: FloatArray, column: str, *, integer: bool
     ) -> Any:
         """By a left join; the marks of the groups have names of their own."""
         renamed = {f"{PREFIX}{name}": texts for name, texts in marks.items()}
-        numbers = [None if np.isnan(value) else float(value) for value in values]
-        groups = import_module("ibis").memtable({**renamed, VALUE: numbers})
+        groups = _table_in_memory({**renamed, VALUE: np.ma.masked_invalid(values)})
         joined = native.left_join(groups, [native[name] == groups[f"{PREFIX}{name}"] for name in marks])
         typed = joined.mutate(**{column: joined[VALUE].cast("int64" if integer else "float64")})
         return typed.drop(*renamed, VALUE)
@@ -84,12 +89,7 @@ class Ibis(Engine):
 
     def exclusive(self, native: Any) -> AbstractContextManager[Any]:
         """One call at a time on DuckDB, where tables in memory are too; other databases answer several at once."""
-        from ibis.common.exceptions import IbisError
-
-        try:
-            return SHARED if native.get_backend().name == "duckdb" else nullcontext()
-        except IbisError:  # a table that is not connected
-            return nullcontext()
+        return SHARED if _is_on_duckdb(native) else nullcontext()
 
     def to_sql(self, native: Any, dialect: str | None) -> str | None:
         """In any dialect that Ibis writes."""
@@ -126,13 +126,34 @@ def _pyspark_options() -> Iterator[None]:
         ibis.options.pyspark = None
 
 
+def _table_in_memory(columns: Mapping[str, Any]) -> Any:
+    """Of Arrow: Ibis has it at hand, and asks pandas for an option that it warns of."""
+    return import_module("ibis").memtable(import_module("pyarrow").table(dict(columns)))
+
+
+def _is_on_duckdb(native: Any) -> bool:
+    from ibis.common.exceptions import IbisError
+
+    try:
+        return bool(native.get_backend().name == "duckdb")
+    except IbisError:  # a table that is not connected
+        return False
+
+
+def _drop_nan(column: Any) -> Any:
+    """Floats with NaN as null, without ``isnan``, by which Ibis tells finite numbers: see `is_not_nan`."""
+    return (column.isinf() | (column - column == 0)).ifelse(column, None) if column.type().is_floating() else column
+
+
 def _select_column(column: Any, zone: str | None) -> Any:
     if zone is None:
         return column
-    if not zone and column.type().scale == 9:  # strftime has no nanoseconds
-        return column.cast("string")
+    dtype = column.type()
+    if dtype.is_unknown() or dtype.scale == 9:  # strftime has no nanoseconds
+        text = column.cast("timestamp(9)").cast("string")
+        return text + "+00:00" if zone else text
     if zone:
         return column.cast("timestamp('UTC')").strftime(f"{TIME_FORMAT}.%f+00:00")
-    if column.type().scale in {0, 3}:  # DuckDB would make them nanoseconds, which end in 2262
+    if dtype.scale in {0, 3}:  # DuckDB would make them nanoseconds, which end in 2262
         column = column.cast("timestamp(6)")
     return column.strftime(f"{TIME_FORMAT}.%f")

@@ -173,7 +173,7 @@ def format_time(text: str) -> str:
     """Such text as people read a time: no empty fraction of a second, and midnight without a zone is a day."""
     head, _, zone = text.partition("+")
     seconds, _, fraction = head.partition(".")
-    fraction = fraction[:6] + (fraction[6:] if fraction[6:].strip("0") else "")
+    fraction = fraction[:6] + (fraction[6:].ljust(3, "0") if fraction[6:].strip("0") else "")
     if not fraction.strip("0"):
         if not zone and seconds.endswith(" 00:00:00"):
             return seconds.removesuffix(" 00:00:00")

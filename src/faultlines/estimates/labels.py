@@ -336,9 +336,10 @@ def part_reading(part: Hashable) -> str:
     if not np.isfinite(number):
         return reading
     plain = str(int(number)) if number == int(number) else repr(number)
-    return plain if reading in {plain, repr(number)} else reading
+    return plain if reading in {plain, repr(number)} or _EXPONENT.fullmatch(reading) else reading
 
 
+_EXPONENT = re.compile(r"-?[1-9](\.[0-9]*[1-9])?e\+[0-9]{2,3}")  # 1e+15, as DuckDB writes a large number to csv
 _POINT_ZERO = re.compile(r"(-?[0-9]+)\.0+")
 _TRUTH = {"true": "1", "false": "0"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -153,7 +154,7 @@ def in_order_of(matrix: Any, keys: Sequence[Key]) -> Any:
     order would be mixed up silently. A frame without an index (Polars) has its rows in the order of its columns.
     """
     index, across = getattr(matrix, "index", None), getattr(matrix, "columns", None)
-    if across is None:
+    if across is None or callable(across):
         return matrix
     columns = list(across)
     rows = columns if index is None or not hasattr(index, "tolist") else index.tolist()
@@ -171,7 +172,7 @@ def in_order_of(matrix: Any, keys: Sequence[Key]) -> Any:
 
 def freedom_of_all(dof: float | None, covariance: FloatArray | None) -> float:
     """Degrees of freedom of a covariance matrix all of which is estimated; infinite where that was not said."""
-    if dof is None or dof == np.inf:
+    if dof is None or (isinstance(dof, Real) and dof == np.inf):
         return np.inf
     remedy = "Give the number of independent units or clusters less one."
     if covariance is None:

@@ -118,7 +118,7 @@ class AttributeChoice:
             differing = [
                 margin
                 for margin in passing
-                if margin.share > 0 and log_p[margin.attributes] <= np.log(alpha * margin.share)
+                if margin.share > 0 and log_p[margin.attributes] <= np.log(alpha) + np.log(margin.share)
             ]
             for margin in passing:
                 if not any(_is_finer(margin, other) for other in differing):

@@ -118,7 +118,7 @@ def prediction(
 
 def of_class(positive: Hashable, classes: bool) -> str:
     """Which of several classes a metric is about, as the end of its name."""
-    return f" of {positive}" if classes and positive is not None else ""
+    return f" of {positive}" if flag("classes", classes) and positive is not None else ""
 
 
 def predicted(c: Columns, threshold: float | None) -> Any:
