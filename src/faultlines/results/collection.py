@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -23,7 +22,7 @@ from faultlines.metrics.readout import Readout
 from faultlines.metrics.table import Adverse
 from faultlines.results.clustering import Clustering
 from faultlines.results.multiplicity import AdjustedPath, Adjustment, Correction
-from faultlines.results.protocol import Columns, Rows, TabularResult, dicts_of, probability, stack_columns
+from faultlines.results.protocol import Columns, Rows, TabularResult, probability, stack_columns
 from faultlines.rows.keys import Bins
 from faultlines.types import FloatArray
 
@@ -36,6 +35,7 @@ class Collection(TabularResult):
     """Named clusterings, corrected for their number; ``collection["name"]`` is one of them."""
 
     wording: ClassVar[str] = "collection"
+    json_keys: ClassVar[str] = "verdict headline alpha correction rejected notes"
     noun: ClassVar[str]  # what its results are called
 
     if TYPE_CHECKING:  # fields in some collections, properties in others
@@ -115,22 +115,6 @@ class Collection(TabularResult):
     def _surest_first(self) -> list[int]:
         places: list[int] = np.argsort(self.log_pvalues, kind="stable").tolist()
         return places
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "alpha": self.alpha,
-            "correction": self.correction,
-            "rejected": list(self.rejected),
-            "notes": [note.to_dict() for note in self.notes],
-        }
 
     def report(
         self,
@@ -241,6 +225,9 @@ class Experiments(Collection):
     """
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("experiments", "groups", "clusters")
+    json_keys: ClassVar[str] = (
+        f"{Collection.json_keys} guarantee n_experiments experiments groups clusters excluded dropped"
+    )
     noun: ClassVar[str] = "experiment"
 
     names: tuple[str, ...]
@@ -323,33 +310,18 @@ class Experiments(Collection):
             "at_least": [result.at_least for result in results],
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-
-        Example:
-            >>> import faultlines as fl
-            >>> experiments = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0], ["DE", "IN"])})
-            >>> [(row["experiment"], row["group"], row["cluster"]) for row in experiments.to_dict()["groups"]]
-            [('font', 'DE', 1), ('font', 'IN', 2)]
-        """
+    def _plain_values(self) -> dict[str, Any]:
         from faultlines.render.data import overall_effect
 
         return {
-            **super().to_dict(),
             "guarantee": self.guarantee.name,
             "n_experiments": len(self),
             "experiments": [
                 row | {"overall": overall_effect(self.result_at(i))}
-                for i, row in enumerate(dicts_of(self.columns("experiments")))
+                for i, row in enumerate(self.to_dicts("experiments"))
             ],
-            "groups": dicts_of(self.columns("groups")),
-            "clusters": dicts_of(self.columns("clusters")),
             "excluded": [
                 {"experiment": name_of(experiment.label), "reason": str(experiment.reason)}
                 for experiment in self.excluded
             ],
-            "dropped": dict(self.dropped),
         }

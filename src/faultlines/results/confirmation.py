@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from faultlines.estimates.labels import Label, labels_of, name_of
 from faultlines.estimates.reasons import DropCode, Reason, RowWarning
 from faultlines.metrics.readout import SampleRatio
 from faultlines.results.effects import Effect
-from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of, probability
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, probability
 from faultlines.results.tables import missing_data, spread
 from faultlines.rows.request import MissingRows
 
@@ -175,6 +174,10 @@ class Confirmation(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters", "pairs")
     wording: ClassVar[str] = "confirmation"
+    json_keys: ClassVar[str] = (
+        "verdict headline pvalue log10_pvalue alpha metric parts tolerance clusters pairs groups new missing notes "
+        "dropped missing_values"
+    )
 
     verdict: Verdict
     log_pvalue: float
@@ -275,31 +278,15 @@ class Confirmation(TabularResult):
             "excluded": [*[None] * len(estimates), *reasons],
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        rows: tuple[Rows, ...] = ("clusters", "pairs", "groups")
+    def _plain_values(self) -> dict[str, Any]:
         return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "pvalue": self.pvalue,
             "log10_pvalue": self.log_pvalue / np.log(10),
-            "alpha": self.alpha,
-            "metric": self.metric,
             "parts": list(self.estimates.parts),
-            "tolerance": self.tolerance,
-            **{kind: dicts_of(self.columns(kind)) for kind in rows},
             "new": [name_of(label) for label in self.new],
             "missing": [
                 {"group": name_of(group.label), "cluster": group.cluster, "reason": str(group.reason)}
                 for group in self.missing
             ],
-            "notes": [note.to_dict() for note in self.notes],
-            "dropped": dict(self.dropped),
             "missing_values": missing_data(self.missing_values),
         }
 
