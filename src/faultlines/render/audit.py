@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from faultlines import checks, formats
-from faultlines import files as file_writer
+from faultlines import formats
 from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.metrics.table import Adverse
@@ -46,7 +44,7 @@ def headline(result: Audit) -> str:
 
 def contrast_text(result: Clustering) -> str:
     """Which clusters differ and by how much; the headline where nothing differs."""
-    return clustering.contrast(result) or clustering.headline(result)
+    return clustering.contrast(result) or result.headline
 
 
 def exclusion_text(result: Clustering) -> str:
@@ -189,7 +187,7 @@ def document(result: Audit, *, complete: bool = False) -> Document:
         "note": len(differences[shown:]) + len(others[shown:]),
     }
     return Document(
-        [headline(result), *differences[:shown]],
+        [result.headline, *differences[:shown]],
         [table for table in tables if table.rows],
         others[:shown],
         {what: count for what, count in hidden.items() if count},
@@ -359,27 +357,22 @@ _NOT_TO_CONCLUDE = (
 )
 
 
-def write_audit_page(
+def page(
     audit: Audit,
-    path: str | PathLike[str],
     *,
-    title: str | None = None,
-    command: str | None = None,
-    adverse: Adverse | Mapping[str, Adverse] | None = None,
-    certificates: Mapping[str, Certificate | None] | None = None,
-) -> None:
-    """Write the page of an audit; for the options see `Audit.report`."""
-    checks.need_report("report()")
+    title: str | None,
+    command: str | None,
+    adverse: Adverse | Mapping[str, Adverse] | None,
+    certificates: Mapping[str, Certificate | None] | None,
+) -> str:
+    """The page of an audit; for the options see `Audit.report`."""
     from faultlines.render.page import next_step as step_lines
     from faultlines.render.page import rendered
 
-    for name, value in {"title": title, "command": command}.items():
-        checks.text(name, value)
     signed = _certificates(certificates, audit)
     reported = findings(audit)
     results = [finding.comparison.result for finding in reported]
     sides = adverse_sides(adverse, results, [finding.comparison.name for finding in reported])
-    target = file_writer.target("report", path, (".html", ".htm"))
     tables = describe_groups(audit)
     values = _values_of_groups(audit)
     with progress("drawing the page", len(reported)) as advance:
@@ -387,11 +380,11 @@ def write_audit_page(
         for number, (finding, side) in enumerate(zip(reported, sides, strict=True)):
             sections.append(_section(finding, number, side, values))
             advance(1)
-    text = rendered(
+    return rendered(
         "audit.html",
-        title=title or headline(audit),
+        title=title or audit.headline,
         head=title or "",
-        headline=headline(audit),
+        headline=audit.headline,
         next=[] if signed else step_lines(audit, command),
         certificates=signed,
         kind="audit",
@@ -405,7 +398,6 @@ def write_audit_page(
         reading=_reading(audit),
         dont=_NOT_TO_CONCLUDE,
     )
-    file_writer.write("report", target, text)
 
 
 def _certificates(certificates: Any, audit: Audit) -> list[dict[str, Any]]:

@@ -289,12 +289,8 @@ def rounded_like(value: float, limit: float, *, up: bool) -> str:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: Certificate) -> tuple[Note, ...]:
+def notes(result: Certificate) -> Iterator[Note]:
     """What a reader must know beside the table."""
-    return tuple(_notes(result))
-
-
-def _notes(result: Certificate) -> Iterator[Note]:
     yield from mismatch_notes(result.warnings)
     if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
@@ -486,7 +482,7 @@ def _average_notes(result: Certificate) -> Iterator[Note]:
     else:
         of_all = ", ".join(_value_texts(result, total))
         text += f". The {result.metric} in all rows is {of_all}; to compare with that, give it as against."
-    yield Note("overall of groups", formats.printable(text), fields={"mean": mean, "in_all_rows": total})
+    yield Note("overall of groups", text, fields={"mean": mean, "in_all_rows": total})
 
 
 def _value_texts(result: Certificate, values: Sequence[float]) -> list[str]:
@@ -522,7 +518,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
 
 def document(result: Certificate, *, complete: bool = False) -> Document:
     """The parts of a certificate as text; `complete` is with all groups."""
-    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), result.headline]
     closing = [note.text for note in notes(result) if note.code != RATIO]
     return Document(opening, [group_table(result, complete=complete)], closing)
 

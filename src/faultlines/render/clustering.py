@@ -74,10 +74,6 @@ _COUNTS = dict(enumerate("one two three four five six seven eight nine ten".spli
 
 def headline(c: Clustering) -> str:
     """The result in one sentence, with the number of clusters."""
-    return formats.printable(_headline(c))
-
-
-def _headline(c: Clustering) -> str:
     groups, basis = c.groups, p_and_alpha(c)
     if len(groups) == 1:
         return f"There is only one group, so there is nothing to compare (p = 1, α = {c.alpha:.3g})."
@@ -522,7 +518,7 @@ def sample_ratio_note(ratio: SampleRatio) -> Note:
         f"Sample ratio mismatch in {where}: {shares}, {formats.share(ratio.expected, 1)} expected ({why}; "
         f"{formats.p_is(ratio.log_pvalue)}). Check assignment and logging there before you read effects."
     )
-    return Note(RATIO, formats.printable(text), "warning", ratio.to_dict())
+    return Note(RATIO, text, "warning", ratio.to_dict())
 
 
 def overall_notes(c: Clustering) -> Iterator[Note]:
@@ -537,7 +533,7 @@ def overall_notes(c: Clustering) -> Iterator[Note]:
             texts.append(f"{effect_name}{number(effect.estimate)} ({interval}, {formats.p_is(math.log(p))})")
         text = f"{name_of(arm.treatment)} against {name_of(arm.control)}{where}: {'; '.join(texts)}."
         fields = {"treatment": str(arm.treatment), "control": str(arm.control), "pvalue": plain(arm.pvalues)}
-        yield Note(OVERALL, formats.printable(text), fields=fields)
+        yield Note(OVERALL, text, fields=fields)
 
 
 def average_notes(c: Clustering) -> Iterator[Note]:
@@ -632,7 +628,7 @@ def detection_notes(c: Clustering) -> Iterator[Note]:
     """What a result without clusters does not rule out."""
     for i, limit in enumerate(c.detection_limits):
         for code, text in _detection_texts(c, i, limit):
-            yield Note(code, formats.printable(text))
+            yield Note(code, text)
 
 
 def _detection_texts(c: Clustering, part: int, limit: DetectionLimit) -> Iterator[tuple[str, str]]:
@@ -829,7 +825,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     membership = [note.text for note in membership_notes(c, level)]
     is_uncertain = not c.certain_at(level).all()
     lead = contrast(c, adverse)
-    evidence = [*([headline(c)] if lead else []), *overall_lines(c)]
+    evidence = [*([c.headline] if lead else []), *overall_lines(c)]
     evidence += [] if is_uncertain else membership
     evidence += [note.text for some in (evidence_notes(c), interval_notes(c), data_notes(c)) for note in some]
     # Detection limits take a moment to compute: they are told of the result's own level alone.
@@ -843,7 +839,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     uncertain += [] if c.excluded or c.dropped else ["No group was excluded and no row was dropped."]
     sentences = [_cluster_sentence(c, i, standing[i]) for i in described] if c.rejected else []
     return Decision(
-        lead or headline(c),
+        lead or c.headline,
         tuple(sentences),
         len(standing) - len(described),
         tuple(map(formats.printable, evidence)),
@@ -890,7 +886,7 @@ def harm_statuses(c: Clustering, adverse: AdverseSides) -> list[str]:
 
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
-    opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
+    opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), c.headline, *filter(None, [contrast(c)])]
     opening += [*(note.text for note in equality_notes(c)), *overall_lines(c)]
     skipped = {RATIO, OVERALL, EQUALITY, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
     closing = [note.text for note in c.notes if note.code not in skipped]

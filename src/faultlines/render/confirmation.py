@@ -46,12 +46,8 @@ def _absent(result: Confirmation) -> list[str]:
     return [str(cluster.number) for cluster in result.clusters if not cluster.members]
 
 
-def notes(result: Confirmation) -> tuple[Note, ...]:
+def notes(result: Confirmation) -> Iterator[Note]:
     """Each pair of neighbouring clusters in a sentence, and what a reader must know beside it."""
-    return tuple(_notes(result))
-
-
-def _notes(result: Confirmation) -> Iterator[Note]:
     yield from mismatch_notes(result.warnings)
     for pair in result.pairs:
         fields = {"first": pair.first, "second": pair.second, "verdict": pair.verdict}
@@ -146,7 +142,7 @@ def _percent(share: float) -> str:
 def document(result: Confirmation, *, complete: bool = False) -> Document:
     """The parts of a confirmation as text; `complete` is with all members."""
     table = _cluster_table(result, 10**9 if complete else _MEMBERS)
-    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), result.headline]
     return Document(opening, [table], [note.text for note in notes(result) if note.code != RATIO])
 
 

@@ -83,12 +83,8 @@ def _number(value: float | None) -> str:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: ImpactRatios) -> tuple[Note, ...]:
+def notes(result: ImpactRatios) -> Iterator[Note]:
     """What a reader must know beside the tables."""
-    return tuple(_notes(result))
-
-
-def _notes(result: ImpactRatios) -> Iterator[Note]:
     if result.median is not None:
         text = f"Selected: scores above the median of all, {result.median:g}."
         yield Note("median", text, fields={"median": result.median})
@@ -183,7 +179,7 @@ def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
 def document(result: ImpactRatios, *, complete: bool = False) -> Document:
     """The parts of impact ratios as text; `complete` is with all categories."""
     tables = [_table(result, table, complete=complete) for table in result.tables]
-    return Document([headline(result)], tables, [note.text for note in notes(result)])
+    return Document([result.headline], tables, [note.text for note in notes(result)])
 
 
 def _table(result: ImpactRatios, table: ImpactTable, *, complete: bool) -> TextTable:

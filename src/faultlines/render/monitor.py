@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from faultlines import checks, files, formats
+from faultlines import formats
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.guarantees.boundaries import Dependence
 from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, nothing_added, subject_differs
@@ -60,10 +59,6 @@ _IGNORED = {
 
 def headline(result: MonitorResult) -> str:
     """The result in one sentence."""
-    return formats.printable(_headline(result))
-
-
-def _headline(result: MonitorResult) -> str:
     if not result.looks:
         return "No look yet" + (": too few groups can be compared so far." if result.waiting else ".")
     count = formats.count(sum(map(len, result.clusters)))
@@ -118,12 +113,8 @@ def _cluster_names(result: MonitorResult, room: int) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: MonitorResult) -> tuple[Note, ...]:
+def notes(result: MonitorResult) -> Iterator[Note]:
     """The overall effect, arms, changes, groups too small, what the look needed, and what is assumed."""
-    return tuple(_notes(result))
-
-
-def _notes(result: MonitorResult) -> Iterator[Note]:
     for reason, count in result.waiting.items():
         text = f"No look was taken: {formats.amount(count, 'group')} cannot be compared yet ({reason.text})."
         yield Note("waiting", text, "warning", {"groups": count})
@@ -189,14 +180,14 @@ def overall_notes(result: MonitorResult) -> Iterator[Note]:
             f"interval {interval}, {formats.p_is(math.log(arm.pvalue))}; valid at all looks)."
         )
         fields = {"treatment": arm.treatment, "control": arm.control, "pvalue": arm.pvalue}
-        yield Note(OVERALL, formats.printable(text), fields=fields)
+        yield Note(OVERALL, text, fields=fields)
 
 
 def _arms_note(look: Look, unit: str) -> Note:
     total = sum(look.arms.values())
     shares = ", ".join(f"{name} {formats.share(units / total, 1)}" for name, units in look.arms.items())
     text = f"Arms: {shares} of {formats.count(total)} {unit} in these groups."
-    return Note("arms", formats.printable(text), fields=dict(look.arms))
+    return Note("arms", text, fields=dict(look.arms))
 
 
 def _changes_note(result: MonitorResult, changes: LookChanges) -> Note:
@@ -229,7 +220,7 @@ def _small_notes(result: MonitorResult) -> Iterator[Note]:
         text = (
             f"Too small so far ({formats.count(len(places))}, {reason}): {formats.members(labels, name_of, _LISTED)}."
         )
-        yield Note("excluded groups", formats.printable(text), "warning", {"groups": len(places)})
+        yield Note("excluded groups", text, "warning", {"groups": len(places)})
 
 
 def _intervals_note(result: MonitorResult) -> Note:
@@ -276,7 +267,7 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
             TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
         )
     opening = [f"Warning: {note.text}" for note in result.warnings if note.code == RATIO]
-    opening += [headline(result), *(note.text for note in overall_notes(result))]
+    opening += [result.headline, *(note.text for note in overall_notes(result))]
     return Document(opening, tables, [note.text for note in notes(result) if note.code not in (RATIO, OVERALL)])
 
 
@@ -401,14 +392,7 @@ def _look_row(result: MonitorResult, look: Look) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ the page
 
 
-def write_page(result: MonitorResult, path: str | PathLike[str], *, title: str | None, command: str | None) -> None:
-    """Write the page of a monitor."""
-    checks.need_report("report()")
-    target = files.target("report", path, (".html", ".htm"))
-    files.write("report", target, monitor_page(result, title=title, command=command or ""))
-
-
-def monitor_page(result: MonitorResult, *, title: str | None = None, command: str = "") -> str:
+def page(result: MonitorResult, *, title: str | None = None, command: str | None = None) -> str:
     """The page of a monitor after its last look.
 
     Args:
@@ -451,7 +435,7 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         left=left,
         rejected=result.rejected,
         finished=result.finished,
-        command=command,
+        command=command or "",
     )
 
 

@@ -158,7 +158,7 @@ def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[
             f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing about them."
         )
         fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
-        yield Note("excluded levels", formats.printable(text), "warning", fields)
+        yield Note("excluded levels", text, "warning", fields)
 
 
 def _excluded_share(n: float, total: float) -> str:

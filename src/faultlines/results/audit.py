@@ -359,9 +359,9 @@ class Audit(Collection):
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
-        from faultlines.render.audit import write_audit_page
+        from faultlines.render.page import write_report
 
-        write_audit_page(self, path, title=title, command=command, adverse=adverse, certificates=certificates)
+        write_report(self, path, title=title, command=command, adverse=adverse, certificates=certificates)
 
 
 def feature_names(by: Sequence[str]) -> str:

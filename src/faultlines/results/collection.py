@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from faultlines import checks
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, did_you_mean
 from faultlines.estimates.estimates import Excluded
@@ -27,8 +26,6 @@ from faultlines.rows.keys import Bins
 from faultlines.types import FloatArray
 
 Verdict = Literal["differ", "no difference", "not testable"]
-
-_ON_A_PAGE = 1_000  # results in the overview of a page
 
 
 class Collection(TabularResult):
@@ -110,49 +107,12 @@ class Collection(TabularResult):
     def rejected(self) -> tuple[str, ...]:
         """The results in which clusters differ, the surest first."""
         names, log_p = self.names, self.log_pvalues_adj  # each is formed of all results
-        return tuple(names[i] for i in self._surest_first() if log_p[i] < np.log(self.alpha))
+        return tuple(names[i] for i in self.surest_first() if log_p[i] < np.log(self.alpha))
 
-    def _surest_first(self) -> list[int]:
+    def surest_first(self) -> list[int]:
+        """The places of the results, those with the smallest p first."""
         places: list[int] = np.argsort(self.log_pvalues, kind="stable").tolist()
         return places
-
-    def report(
-        self,
-        path: str | PathLike[str],
-        *,
-        title: str | None = None,
-        command: str | None = None,
-        adverse: Adverse | Mapping[str, Adverse] | None = None,
-    ) -> None:
-        """Write one page over all results, with a part for each of the twenty surest; see `Clustering.report`.
-
-        Args:
-            path: Where to, such as ``"audit.html"``.
-            title: What stands at its head.
-            command: What reproduces it, to be said on the page.
-            adverse: The harmful direction, for all or by name; see `Clustering.report`.
-
-        Raises:
-            InputError: If the extra ``report`` is not installed, or the file cannot be written.
-        """
-        from faultlines.render.collection import correction_text
-        from faultlines.render.page import write_page
-
-        checks.need_report("report()")
-        for name, value in {"title": title, "command": command}.items():
-            checks.text(name, value)
-        shown = self._surest_first()[:_ON_A_PAGE]
-        write_page(
-            [self.result_at(place) for place in shown],
-            [self.names[place] for place in shown],
-            path,
-            title=title,
-            note=correction_text(self),
-            command=command,
-            left=len(self) - len(shown),
-            rejected=len(self.rejected),
-            adverse=adverse,
-        )
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -309,6 +269,29 @@ class Experiments(Collection):
             "spread_upper": [None if spread is None else spread.upper for spread in spreads],
             "at_least": [result.at_least for result in results],
         }
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        adverse: Adverse | Mapping[str, Adverse] | None = None,
+    ) -> None:
+        """Write one page over all results, with a part for each of the twenty surest; see `Clustering.report`.
+
+        Args:
+            path: Where to, such as ``"audit.html"``.
+            title: What stands at its head.
+            command: What reproduces it, to be said on the page.
+            adverse: The harmful direction, for all or by name; see `Clustering.report`.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
+        """
+        from faultlines.render.page import write_report
+
+        write_report(self, path, title=title, command=command, adverse=adverse)
 
     def _plain_values(self) -> dict[str, Any]:
         from faultlines.render.data import overall_effect

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from os import PathLike
 from typing import Any, ClassVar, Literal
 
 from faultlines.estimates.labels import Label, key_of, name_of
@@ -461,26 +460,6 @@ class MonitorResult(TabularResult):
     def look(self) -> Look | None:
         """The last look; None before the first."""
         return self.looks[-1] if self.looks else None
-
-    def report(self, path: str | PathLike[str], *, title: str | None = None, command: str | None = None) -> None:
-        """Write one page to hand over: a file that needs no network and nothing beside it.
-
-        Args:
-            path: Where to, such as ``"out.html"``.
-            title: What stands at its head: the experiment, the model, the date.
-            command: What reproduces it, to be said on the page.
-
-        Raises:
-            InputError: If the extra ``report`` is not installed, or the file cannot be written.
-
-        Example:
-            >>> import faultlines as fl
-            >>> now = fl.Monitor(looks=4).update(fl.Estimates([0.0, 0.1, 5.0], [0.5] * 3, ["DE", "FR", "IN"]))
-            >>> now.report("monitor.html", title="Checkout")
-        """
-        from faultlines.render.monitor import write_page
-
-        write_page(self, path, title=title, command=command)
 
     # ------------------------------------------------------------------------------------------------------ as data
 

@@ -101,7 +101,7 @@ class Result(ABC):
         """What a reader must know beside the headline; the last one, ``"next"``, says what to do now."""
         words = self._wording()
         following = words.next_step(self)
-        return (*words.notes(self), *([] if following is None else [following]))
+        return (*words.notes(self), *filter(None, [following]))
 
     def _wording(self) -> Any:
         """The module that says it in words."""
