@@ -128,7 +128,9 @@ class Command(TyperCommand):
             common = [
                 parameter
                 for parameter in self.get_params(ctx)
-                if parameter.name in self.documentation.common or _is_needed(parameter)
+                if parameter.name in self.documentation.common
+                or parameter.required
+                or parameter.param_type_name == "argument"
             ]
             with formatter.section("Common options"):
                 formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
@@ -152,10 +154,6 @@ class Command(TyperCommand):
                 formatter.write_text(note)
         else:
             formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
-
-
-def _is_needed(parameter: Any) -> bool:
-    return bool(parameter.required) or parameter.param_type_name == "argument"
 
 
 def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
@@ -279,7 +277,7 @@ def demo(
     targets.say(to_text(result, spelling="omit"))
     targets.say(_against_truth(result, simulated))
     targets.write([result], result.alpha)
-    if targets.json is not None:
+    if json is not None and str(json) != "-":
         page = "" if report is None else f"The page to look at is {report}; "
         data = f"{'T' if report is None else 't'}he whole result is in {json}."
         targets.say(f"{page}{data} Next: faultlines estimates --help")
@@ -467,11 +465,7 @@ def many(
     with gate(fail_on_split):
         result = cluster_many(data, guarantee=guarantee, correction=correction, **settings)  # type: ignore[arg-type]
     targets.say_result(result)
-    if json is not None:
-        targets.write_json(outputs.dumped(result.to_dict()))
-    targets.write_csv(lambda: result.columns("groups"))
-    if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line())
+    targets.write_result(result)
     if fail_on_split:
         end_with_experiments(result, missing, mismatch)
 
@@ -593,6 +587,7 @@ def audit(
     from faultlines.cli.gate import Certificates, MeasuredRows, end_with_verdicts, gate
     from faultlines.cli.metrics import audit_changes
     from faultlines.render.text import to_text
+    from faultlines.results.protocol import plain_data
 
     changes = audit_changes(metric, options, baseline) if baseline.columns else None
     wanted = Certificates.of(signed) if changes is None else Certificates.of_change(signed, changes)
@@ -629,12 +624,9 @@ def audit(
     spelling: Spelling = "omit" if certificates else outputs.complete_command
     targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates, names)]))
     signed_off = dict(zip(names, certificates, strict=False)) | dict.fromkeys(result.skipped if certificates else ())
-    if json is not None:
-        written = {name: None if each is None else each.to_dict() for name, each in signed_off.items()}
-        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": written} if written else {})))
-    targets.write_csv(lambda: result.columns("groups"))
-    if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line(), certificates=signed_off)
+    targets.write_result(
+        result, {"certificates": plain_data(signed_off)} if signed_off else None, certificates=signed_off
+    )
     end_with_verdicts(
         results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, skipped=result.skipped, names=names
     )
@@ -725,7 +717,7 @@ def srm(
 ) -> None:
     """Are users divided between the variants as planned? If not, where does the mismatch come from?"""
     from faultlines.analyses.srm import srm as test_ratios
-    from faultlines.cli.gate import end_with_ratios
+    from faultlines.cli.gate import end_with_verdict
 
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
     by = attributes(rows.by) if rows.by else None
@@ -735,12 +727,9 @@ def srm(
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
     result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
     targets.say_result(result)
-    if json is not None:
-        targets.write_json(outputs.dumped(result.to_dict()))
-    if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line())
+    targets.write_result(result)
     if fail_on_mismatch:
-        end_with_ratios(result)
+        end_with_verdict(result)
 
 
 # ---------------------------------------------------------------------------------------------------------- confirm
@@ -784,7 +773,7 @@ def confirm(
     with gate(fail_unless_confirmed):
         result = confirm_clusters(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
     targets.say_result(result)
-    targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_result(result)
     if fail_unless_confirmed:
         end_with_confirmation(result, mismatch, unseen)
 
@@ -843,7 +832,7 @@ def monitor(
 def impact_ratio(*, options: opt.Impact, written: opt.ImpactOutput) -> None:
     """Tabulate impact ratios: selection rates over the highest one. With intervals and verdicts."""
     from faultlines.analyses.impact import impact_ratios
-    from faultlines.cli.gate import end_with_impact_ratios
+    from faultlines.cli.gate import end_with_verdict
 
     data = options.rows()
     output = opt.Output(json=written.json, report=written.report, title=written.title)
@@ -863,13 +852,9 @@ def impact_ratio(*, options: opt.Impact, written: opt.ImpactOutput) -> None:
         seed=options.seed,
     )
     targets.say_result(result)
-    targets.write_json(outputs.dumped(result.to_dict()))
-    targets.write_csv(lambda: result.columns("groups"))
-    targets.write_markdown(result.to_markdown)
-    if targets.report is not None:
-        result.report(targets.report, title=targets.title, command=outputs.command_line())
+    targets.write_result(result)
     if options.fail_below:
-        end_with_impact_ratios(result)
+        end_with_verdict(result)
 
 
 # ------------------------------------------------------------------------------------------------------------ power
@@ -919,5 +904,4 @@ def power(
             seed=claim.seed,
         )
     targets.say_result(result)
-    if json is not None:
-        targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_result(result)

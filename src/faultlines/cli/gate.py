@@ -185,10 +185,7 @@ def end_with_confirmation(
     """
     from faultlines.render.clustering import mismatch_notes
 
-    if result.verdict == "inconclusive":
-        _end_inconclusive([result.headline])
-    if result.verdict == "not confirmed":
-        raise typer.Exit(SPLIT)
+    end_with_verdict(result)
     texts = [note.text for note in mismatch_notes(result.warnings)] if mismatch == "inconclusive" else []
     if missing == "bounds":
         texts += [note.text for note in result.notes if note.code in _MISSING and note.severity == "warning"]
@@ -196,19 +193,11 @@ def end_with_confirmation(
         _end_inconclusive(texts)
 
 
-def end_with_ratios(result: SampleRatios) -> None:
-    """End with the gate's exit code: 1 for a sample ratio mismatch, 3 when there are too few units to test."""
-    if result.verdict == "not testable":
-        _end_inconclusive([result.headline])
-    if result.verdict == "mismatch":
+def end_with_verdict(result: Confirmation | ImpactRatios | SampleRatios) -> None:
+    """End with the gate's exit code: 1 when the verdict says no, 3 when the data cannot show it."""
+    if result.verdict in ("failed", "mismatch", "not confirmed"):
         raise typer.Exit(SPLIT)
-
-
-def end_with_impact_ratios(result: ImpactRatios) -> None:
-    """End with the gate's exit code: 1 when a category is below the limit, 3 when the data cannot show it."""
-    if result.verdict == "failed":
-        raise typer.Exit(SPLIT)
-    if result.verdict != "passed":
+    if result.verdict in ("inconclusive", "not testable"):
         _end_inconclusive([result.headline])
 
 

@@ -224,14 +224,10 @@ def _reference(result: Certificate, pair: str) -> tuple[str, str]:
         return f"the {result.against} {result.metric}", ""
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
     if not isinstance(result.against, str):
-        return _fixed(result), of_metric
+        value = float(result.against)
+        text = f"{100 * value:.3g}{result.units[0]}" if all(result.units) else f"{value:.3g}"
+        return "zero" if value == 0 else text, of_metric
     return pair if result.against == ALL_PAIRS else result.against, of_metric
-
-
-def _fixed(result: Certificate) -> str:
-    """The fixed value that groups are compared with."""
-    value = float(result.against)
-    return "zero" if value == 0 else f"{100 * value:.3g}{result.units[0]}" if all(result.units) else f"{value:.3g}"
 
 
 def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> str:
@@ -305,8 +301,10 @@ def notes(result: Certificate) -> Iterator[Note]:
         "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous.",
     )
     yield from _average_notes(result)
-    for i, (gap, certifiable) in enumerate(zip(_gaps(result), _certifiables(result), strict=True)):
-        if _is_wide(result, i, gap, certifiable):
+    certifiables = result.certifiable if result.parts else (result.certifiable,)
+    for i, (gap, certifiable) in enumerate(zip(_gaps(result), certifiables, strict=True)):
+        is_share = all(abs(value) < 1 for value in _numbers(result, result.groups, i, "estimate"))
+        if is_share and not result.ratio and gap >= 1 > certifiable:  # it looks like one in per cent: 2 for 2%
             yield Note(
                 "wide gap",
                 f"The gap is {_size(result, gap, i)}, and no effect is beyond ±1: check its unit (0.02 is two points).",
@@ -351,7 +349,7 @@ def _next_of_inconclusive(result: Certificate) -> Note | None:
         return _next_of_excluded(result, call)
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
         return None
-    gap, farthest = _certifiable_number(result), [result.farthest]
+    gap, farthest = rounded_like(result.certifiable, result.gap, up=not result.ratio), [result.farthest]
     what = f"collect more rows of {formats.members(farthest, naming(result.attributes), _NAME)}"
     if _share_lacking(result, result.farthest) > LARGE_SHARE:
         what = f"complete the missing values of {_values_of(result, farthest)}"
@@ -412,11 +410,6 @@ def _gap_argument(result: Certificate) -> str:
     return f"[{gaps}]" if result.parts else gaps
 
 
-def _certifiable_number(result: Certificate) -> str:
-    """The gap that can be certified, as it is asked for."""
-    return rounded_like(result.certifiable, result.gap, up=not result.ratio)
-
-
 def _missing_notes(result: Certificate) -> Iterator[Note]:
     """What was done about missing values and unknown attributes, and what they may change."""
     counts = result.missing_values
@@ -456,16 +449,6 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         if result.unknown == "category" and result.verdict == "inconclusive" and counts.lacks_many_groups:
             text += " That passes only if asked for: unknown='category' (--unknown category)."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
-
-
-def _certifiables(result: Certificate) -> tuple[float, ...]:
-    return tuple(result.certifiable) if result.parts else (result.certifiable,)
-
-
-def _is_wide(result: Certificate, i: int, gap: float, certifiable: float) -> bool:
-    """Whether a gap looks like one in per cent where effects are shares: 2 for 2%."""
-    values = _numbers(result, result.groups, i, "estimate")
-    return not result.ratio and gap >= 1 > certifiable and all(abs(value) < 1 for value in values)
 
 
 def _average_notes(result: Certificate) -> Iterator[Note]:

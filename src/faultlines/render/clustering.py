@@ -74,7 +74,9 @@ _COUNTS = dict(enumerate("one two three four five six seven eight nine ten".spli
 
 def headline(c: Clustering) -> str:
     """The result in one sentence, with the number of clusters."""
-    groups, basis = c.groups, p_and_alpha(c)
+    groups = c.groups
+    adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
+    basis = f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
     if len(groups) == 1:
         return f"There is only one group, so there is nothing to compare (p = 1, α = {c.alpha:.3g})."
     metric = "" if groups.metric == "effect" else f" in {groups.metric}"
@@ -161,12 +163,6 @@ def outlier_group(c: Clustering) -> int | None:
     return int(np.flatnonzero(c.labels == alone[0].number)[0])
 
 
-def p_and_alpha(c: Clustering) -> str:
-    """The p of the result, adjusted too where several were corrected, and α."""
-    adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
-    return f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
-
-
 def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
     """Which clusters differ and by how much: the outermost in each effect; nothing where none differ.
 
@@ -186,7 +182,9 @@ def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
         low, high = (c.clusters[int(place(values))] for place in (np.argmin, np.argmax))
         metric = formats.printable(parts[i] if parts else c.groups.metric)
         side = adverse[i] if adverse else None
-        if len(parts) > 1 and not _is_apart(low.effects[i], high.effects[i]):
+        below, above = low.effects[i], high.effects[i]
+        allowed = math.hypot(below.upper - below.estimate, above.estimate - above.lower)  # by both intervals together
+        if len(parts) > 1 and not above.estimate - below.estimate > allowed:
             alike.append(metric)
         else:
             (harmful if side else neutral).append(_difference(c, i, metric, low, high, first_sides[i]))
@@ -201,11 +199,6 @@ def _sides(c: Clustering, adverse: AdverseSides) -> AdverseSides:
     recipe = "" if c.groups.estimates is None else c.groups.estimates.recipe
     own = [traits.adverse for traits in traits_by_effect(recipe, len(c.effect_names))]
     return tuple(side or mine for side, mine in zip(adverse or own, own, strict=True))
-
-
-def _is_apart(low: Effect, high: Effect) -> bool:
-    """Whether two effects differ by more than their intervals allow for, taken together."""
-    return high.estimate - low.estimate > math.hypot(low.upper - low.estimate, high.estimate - high.lower)
 
 
 def _small_cluster(c: Clustering) -> int | None:
@@ -351,7 +344,8 @@ def notes(c: Clustering) -> tuple[Note, ...]:
             *membership_notes(c, c.alpha),
             *detection_notes(c),
         ]
-    return (*ratio_notes(c), *equality_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
+    about_data = (*data_notes(c), *evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
+    return (*ratio_notes(c), *equality_notes(c), *overall_notes(c), *about_groups, *about_data)
 
 
 def equality_notes(c: Clustering) -> Iterator[Note]:
@@ -411,11 +405,6 @@ def _option_of(attribute: str | Bins) -> str:
     if attribute.quantiles is not None:
         return f"{attribute.column}:q{attribute.quantiles}"
     return attribute.column if attribute.width is None else f"{attribute.column}:{attribute.width:g}"
-
-
-def quick_notes(c: Clustering) -> tuple[Note, ...]:
-    """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
-    return (*data_notes(c), *evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
 
 
 def evidence_notes(c: Clustering) -> Iterator[Note]:

@@ -125,18 +125,15 @@ def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:
     for part, scale, old, new in zip(
         parts, result.estimates.scales, pair.original_differences, pair.differences, strict=True
     ):
-        number = _gap_format(new, old, is_percent=scale.is_percent)
+        unit: formats.Unit = " points" if scale.is_percent else ""
+        number = formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, unit)
         interval = f"{formats.level(result.alpha)} interval {number.interval(new.lower, new.upper)}"
-        share = f"{_percent(new.estimate / old)} of it, " if old else ""
+        share = f"{new.estimate / old:.0%} of it, " if old else ""
         texts.append(f"{part}difference {number(new.estimate)}, {number(old)} originally ({share}{interval})")
     power = ""
     if pair.verdict == "inconclusive":
         power = f"; half of it would have been detected with a probability of {formats.share(pair.power)}"
     return f"{start} {'; '.join(texts)}, {formats.p_is(pair.log_pvalue)}: {pair.verdict}{power}."
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}"
 
 
 def document(result: Confirmation, *, complete: bool = False) -> Document:
@@ -184,9 +181,3 @@ def _effect_cells(effects: Sequence[Effect], number: formats.NumberFormat) -> li
     if not effects:
         return ["–", "–"]
     return [number(effects[0].estimate), number.interval(effects[0].lower, effects[0].upper)]
-
-
-def _gap_format(new: Effect, old: float, *, is_percent: bool) -> formats.NumberFormat:
-    """How a difference is written: those of effects in percent in points."""
-    unit: formats.Unit = " points" if is_percent else ""
-    return formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
@@ -20,8 +20,10 @@ _WORDS = {"too small": "too small to compare", "alone": "nothing to compare with
 
 def headline(result: ImpactRatios) -> str:
     """The result in one line, which begins with the verdict."""
-    words = {"passed": _passed, "failed": _failed, "inconclusive": _inconclusive, "not testable": _not_testable}
-    sentence = words[result.verdict](result)
+    if result.verdict == "not testable":
+        sentence = f"Fewer than two categories by {', '.join(table.name for table in result.tables)} can be compared."
+    else:
+        sentence = {"passed": _passed, "failed": _failed, "inconclusive": _inconclusive}[result.verdict](result)
     return formats.printable(f"{result.verdict.upper()}  {sentence}")
 
 
@@ -70,10 +72,6 @@ def _inconclusive(result: ImpactRatios) -> str:
         f"The data neither confirm nor rule out a ratio of {result.least:g} to the highest {result.kind} for every "
         f"category by {names} ({_level(result)} confidence). Certifiable: ratio {least}."
     )
-
-
-def _not_testable(result: ImpactRatios) -> str:
-    return f"Fewer than two categories by {', '.join(table.name for table in result.tables)} can be compared."
 
 
 def _number(value: float | None) -> str:
@@ -189,16 +187,16 @@ def _table(result: ImpactRatios, table: ImpactTable, *, complete: bool) -> TextT
     selected = "selected" if result.median is None else "above median"
     header = [table.name, "applicants", selected, result.kind, "impact ratio", f"{_level(result)} interval"]
     header += ["possible"] if bounded else []
-    rows = [[*_cells(category, table.attributes, bounded=bounded), _status(category, table)] for category in shown]
+    rows = [_cells(category, table, bounded=bounded) for category in shown]
     if len(table.categories) > len(shown):
         more = f"{formats.count(len(table.categories) - len(shown))} more categories"
         rows.append(["…", *[""] * (len(header) - 1), more])
     return TextTable([*header, "status"], rows, set(range(1, len(header))))
 
 
-def _cells(category: ImpactCategory, attributes: Sequence[str], *, bounded: bool) -> list[str]:
+def _cells(category: ImpactCategory, table: ImpactTable, *, bounded: bool) -> list[str]:
     cells = [
-        level_name(category.label, attributes),
+        level_name(category.label, table.attributes),
         formats.count(category.applicants),
         formats.count(category.selected),
         "–" if category.rate is None else f"{category.rate:.1%}",
@@ -208,10 +206,5 @@ def _cells(category: ImpactCategory, attributes: Sequence[str], *, bounded: bool
     if bounded:
         ends = (category.possible_lower, category.possible_upper)
         cells.append("–" if ends[0] is None else f"{_number(ends[0])} … {_number(ends[1])}")
-    return cells
-
-
-def _status(category: ImpactCategory, table: ImpactTable) -> str:
-    if category.label == table.highest and category.status == "passed":
-        return "highest"
-    return _WORDS.get(category.status, category.status)
+    is_highest = category.label == table.highest and category.status == "passed"
+    return [*cells, "highest" if is_highest else _WORDS.get(category.status, category.status)]

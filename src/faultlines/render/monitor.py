@@ -425,7 +425,7 @@ def page(result: MonitorResult, *, title: str | None = None, command: str | None
         pictures=[
             {"svg": Markup(svg(picture)), "caption": picture.about} for picture in pictures if picture is not None
         ],
-        tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
+        tables=parts.tables,
         clusters=[
             {"number": i + 1, "size": formats.count(len(cluster)), "members": members}
             for i, (cluster, members) in enumerate(zip(result.clusters, _cluster_names(result, _NAMED), strict=True))

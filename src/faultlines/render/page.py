@@ -226,9 +226,10 @@ def page_text(
             parts.append(_part(part, f"r{i}", note, command))
             advance(1)
     script = _file("page.js")
+    subject = results[0].headline if len(results) == 1 else f"{len(results) + left:,} results"
     return rendered(
         "page.html",
-        title=escape(formats.printable(title or _titled(results, left))),
+        title=escape(formats.printable(title or subject)),
         head=title or "",
         parts=parts,
         overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
@@ -275,7 +276,7 @@ def _text_page(result: Result, *, title: str | None, command: str | None) -> str
         title=title or result.headline,
         head=title or "",
         opening=parts.opening,
-        tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
+        tables=parts.tables,
         closing=parts.closing,
         next=next_step(result, command),
         command=command or "",
@@ -284,7 +285,8 @@ def _text_page(result: Result, *, title: str | None, command: str | None) -> str
 
 def rendered(template: str, **values: Any) -> str:
     """A page of its parts, with the one style sheet of all pages; whatever is put into it is escaped."""
-    style = Markup(_file("page.css").replace("/* palette */", _palette()))
+    palette = "".join(f"--c{i + 1}:{colour};" for i, colour in enumerate(PALETTE))
+    style = Markup(_file("page.css").replace("/* palette */", palette))
     shared = {"style": style, "version": version("faultlines"), "script_hash": "", "kind": ""}
     return _environment().get_template(template).render(shared | values)
 
@@ -317,10 +319,6 @@ def next_step(result: Result, command: str | None) -> list[str]:
     return next_lines(step, "command" if command else "python")
 
 
-def _titled(results: Sequence[Clustering], left: int) -> str:
-    return results[0].headline if len(results) == 1 else f"{len(results) + left:,} results"
-
-
 def _apart(name: str) -> str:
     """The name of a group; kept apart from what stands beside it, if it runs from right to left."""
     words = formats.printable(name)
@@ -346,10 +344,6 @@ def _shown(value: object) -> object:
 
 def _file(name: str) -> str:
     return files("faultlines.render").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _palette() -> str:
-    return "".join(f"--c{i + 1}:{colour};" for i, colour in enumerate(PALETTE))
 
 
 # ------------------------------------------------------------------------------------------------------- one result

@@ -66,9 +66,10 @@ def group_columns(c: Clustering) -> Columns:
         values = [plain(row) for row in estimates.shown.tolist()]
         errors = [plain(row) for row in estimates.readable_errors(estimates.given, estimates.errors).tolist()]
     sizes = [None] * count if groups.n is None else groups.n.tolist()
+    keys = [*groups.keys, *(key_of(left.label) for left in out)]
     of_cluster = [cluster.estimate for cluster in c.clusters]
     return {
-        **_of_attributes(c),
+        **_by_attribute(named_attributes(c), keys),
         **_spread(c, "estimate", values + [left.estimate for left in out]),
         **_spread(c, "se", errors + [left.se for left in out]),
         "n": [whole_number(n) for n in [*sizes, *(left.n for left in out)]],
@@ -77,7 +78,7 @@ def group_columns(c: Clustering) -> Columns:
         "cluster": labels + blank,
         **_spread(c, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
         **_posterior_columns(c),
-        **dropped_share_column(c.missing_values, [*groups.keys, *(key_of(left.label) for left in out)]),
+        **dropped_share_column(c.missing_values, keys),
         "excluded": [None] * count + [str(left.reason) for left in out],
     }
 
@@ -132,12 +133,6 @@ def named_attributes(c: Clustering) -> list[str]:
         for name in (column, *_spread(c, column, []))
     }
     return _not_taken(c.groups.attributes, reserved)
-
-
-def _of_attributes(c: Clustering) -> Columns:
-    """A column for each attribute."""
-    keys = [*c.groups.keys, *(key_of(left.label) for left in c.excluded)]
-    return _by_attribute(named_attributes(c), keys)
 
 
 def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], reserved: Set[str]) -> Columns:
