@@ -71,11 +71,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
     counted_in = dict(zip(EXACT[word], (("sum", columns.sum), ("n", counted.n)), strict=True))
     with in_columns(counted_in):
         similarity: Similarity = getattr(tests, word)(
-            table.numbers["sum"],
-            table.numbers["n"],
-            labels,
-            attributes=by,
-            metric=f"rate of {columns.sum}",
+            table.numbers["sum"], table.numbers["n"], labels, attributes=by, metric=f"rate of {columns.sum}"
         )
     return similarity
 

@@ -114,11 +114,7 @@ def audit_changes(words: Sequence[str] | None, options: AuditOptions, baseline: 
 
 
 def _changed(
-    entry: Entry,
-    metric: Metric,
-    columns: dict[str, str | None],
-    options: dict[str, Any],
-    baseline: dict[str, str],
+    entry: Entry, metric: Metric, columns: dict[str, str | None], options: dict[str, Any], baseline: dict[str, str]
 ) -> Metric:
     """The change of a metric from the baseline to the model."""
     from faultlines.cli.options import name_options

@@ -12,11 +12,7 @@ import numpy as np
 from faultlines import formats
 from faultlines.estimates.labels import Label, key_of, level_name, naming
 from faultlines.estimates.reasons import ReasonCode
-from faultlines.render.clustering import (
-    RATIO,
-    mismatch_notes,
-    other_notes,
-)
+from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
 from faultlines.render.rows import dropped_notes, excluded_notes, lacking_columns, missing_fields
 from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
 from faultlines.results.certificate import ALL_PAIRS, ANY, DIRECTIONS, OVERALL, Certificate, CertifiedGroup, Status
@@ -297,8 +293,7 @@ def notes(result: Certificate) -> Iterator[Note]:
         text = f"{some} can be neither passed nor failed: {names}."
         yield Note("inconclusive groups", text, fields={"groups": len(undecided)})
     yield Note(
-        "method",
-        "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous.",
+        "method", "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous."
     )
     yield from _average_notes(result)
     certifiables = result.certifiable if result.parts else (result.certifiable,)

@@ -702,8 +702,7 @@ def _explained_texts(c: Clustering, finer: Set[str]) -> list[str]:
         }
         # What is nested follows what it is nested in, in the order of the attributes.
         ranked = sorted(
-            shares,
-            key=lambda row: (row.attribute == COMBINATIONS, row.attribute in finer, -shares[row] * (not finer)),
+            shares, key=lambda row: (row.attribute == COMBINATIONS, row.attribute in finer, -shares[row] * (not finer))
         )
         named = []
         for row in ranked:

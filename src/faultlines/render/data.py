@@ -19,14 +19,7 @@ from faultlines.render.clustering import AdverseSides, decide
 from faultlines.results.clustering import Clustering, overall_pvalues
 from faultlines.results.effects import Effect
 from faultlines.results.protocol import probability
-from faultlines.results.tables import (
-    missing_data,
-    named_attributes,
-    path_of,
-    plain_attributes,
-    plain_by,
-    whole_number,
-)
+from faultlines.results.tables import missing_data, named_attributes, path_of, plain_attributes, plain_by, whole_number
 
 
 def clustering_data(c: Clustering) -> dict[str, Any]:

@@ -88,10 +88,7 @@ def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
         "shows is choosing the result after the data.",
     ]
     if not c.rejected:
-        dont.insert(
-            0,
-            "That there is no difference. The largest difference not ruled out is at the top.",
-        )
+        dont.insert(0, "That there is no difference. The largest difference not ruled out is at the top.")
     return {"read": read, "dont": dont}
 
 

@@ -47,7 +47,14 @@ from faultlines.results.power import DetectionLimit
 from faultlines.results.protocol import Columns, Note, Rows, TabularResult, probability
 from faultlines.results.rules import Partition, Population, Rule
 from faultlines.results.self_check import SelfCheck
-from faultlines.results.tables import ExcludedShare, add_weights, cluster_columns, excluded_by_value, group_columns
+from faultlines.results.tables import (
+    ExcludedShare,
+    add_weights,
+    cluster_columns,
+    cluster_numbers,
+    excluded_by_value,
+    group_columns,
+)
 from faultlines.rows.attach import attach
 from faultlines.rows.keys import Bins
 from faultlines.rows.request import MissingRows
@@ -838,14 +845,7 @@ class Clustering(TabularResult):
         population = self.population if self.clusters else None
         fixed = self.guarantee.intervals_hold
         labels, clusters = clusters_of(
-            self.groups,
-            partition,
-            alpha,
-            population,
-            self.readout,
-            fixed=fixed,
-            levels=levels,
-            attributes=attributes,
+            self.groups, partition, alpha, population, self.readout, fixed=fixed, levels=levels, attributes=attributes
         )
         if self.clusters and np.array_equal(labels, self.labels):  # the same clusters: nothing is estimated again
             clusters[0].pooled.share(self.clusters[0].pooled)
@@ -1023,15 +1023,10 @@ class Clustering(TabularResult):
         Raises:
             InputError: If none of the groups was clustered.
         """
-        places = match(groups, self.groups.keys)
-        numbers = np.append(self.labels, 0)[places]
-        levels = self.judged.levels_at(self.alpha) if self.n_clusters > 1 else None
-        if levels is not None:
-            of_levels = np.zeros(len(levels.comparison) + 1, dtype=np.int64)
-            of_levels[levels.codes] = self.labels
-            columns = [self.groups.attributes.index(name) for name in levels.attributes]
-            by_level = match([tuple(key[i] for i in columns) for key in groups], levels.comparison.keys)
-            numbers = np.where(numbers > 0, numbers, of_levels[by_level])
+        keys, levels = self.groups.keys, self.judged.levels_at(self.alpha) if self.n_clusters > 1 else None
+        along = () if levels is None else tuple(self.groups.attributes.index(name) for name in levels.attributes)
+        places = np.array(match(groups, keys), dtype=np.int64)
+        numbers = cluster_numbers(keys, self.labels, groups, places, along, "frame")
         if not numbers.any():
             few = ", ".join(repr(name_of(key)) for key in list(groups)[:3])
             problem = f"none of its groups was clustered ({few}, …)"

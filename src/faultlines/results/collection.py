@@ -211,18 +211,8 @@ class Experiments(Collection):
         Returns:
             The result, with adjusted p and the clusters that are reported.
         """
-        experiment = self.experiments[place]
-        return Clustering.of(
-            experiment.judged,
-            self.guarantee,
-            self.alpha,
-            self.refine,
-            experiment.excluded,
-            experiment.dropped,
-            experiment.by,
-            experiment.readout,
-            experiment.adjustment,
-        )
+        experiment = self.experiments[place]._asdict()
+        return Clustering.of(guarantee=self.guarantee, alpha=self.alpha, refine=self.refine, **experiment)
 
     @property
     def group_counts(self) -> list[int]:

@@ -211,5 +211,5 @@ class ImpactRatios(TabularResult):
                     "unknown": table.unknown,
                 }
                 for table in self.tables
-            ],
+            ]
         }

@@ -13,12 +13,13 @@ from faultlines import checks
 from faultlines.core.comparison import Comparison
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Excluded, plain
-from faultlines.estimates.labels import MISSING, Key, Range, key_of, name_of
+from faultlines.estimates.labels import MISSING, Key, Range, key_of, match, name_of
 from faultlines.results.protocol import Columns, probability
 from faultlines.rows.attach import attach
 from faultlines.rows.keys import Bins
 from faultlines.rows.read import attribute_names
 from faultlines.rows.request import MissingRows
+from faultlines.types import IntArray
 
 if TYPE_CHECKING:
     from faultlines.results.clustering import Clustering
@@ -322,6 +323,29 @@ def _part(value: Hashable, ranges: Mapping[str, Any]) -> Hashable:
     lower = -np.inf if bounds["lower"] is None else float(bounds["lower"])
     upper = np.inf if bounds["upper"] is None else float(bounds["upper"])
     return Range(lower, upper, bool(bounds["whole"]))
+
+
+def cluster_numbers(
+    keys: Sequence[Key], labels: IntArray, others: Sequence[Key], places: IntArray, attributes: Sequence[int], what: str
+) -> IntArray:
+    """The cluster of each of other groups; 0 where it has none.
+
+    Args:
+        keys: The groups that were clustered.
+        labels: The cluster of each of them, from 1 on.
+        others: The other groups.
+        places: Where each of these is among `keys`; −1 where it is none of them.
+        attributes: The places of attributes of whose levels clusters are unions: a new combination has the cluster of
+            its levels.
+        what: What errors call the other groups.
+    """
+    numbers = np.append(labels, 0)[places]
+    new = np.flatnonzero(numbers == 0)
+    if new.size and attributes:
+        of_levels = {tuple(key[i] for i in attributes): label for key, label in zip(keys, labels.tolist(), strict=True)}
+        at = match([tuple(others[j][i] for i in attributes) for j in new.tolist()], list(of_levels), what)
+        numbers[new] = np.append(list(of_levels.values()), 0)[at]
+    return numbers
 
 
 def add_weights(c: Clustering, frame: Frame, column: str, label: str | None) -> Frame:
