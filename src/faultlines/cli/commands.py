@@ -4,7 +4,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from faultlines.cli.gate import Certificates
     from faultlines.core.custom import Similarity
     from faultlines.estimates.estimates import Estimates
-    from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.render.text import Spelling
     from faultlines.results.clustering import Clustering
@@ -326,35 +325,32 @@ def estimates(
     from faultlines.estimates.estimates import Estimates
 
     settings = _settings(claim, refine, table.min_size, margins)
-    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, table.inputs))
     names = column_names(table.by)
     by = names[0] if len(names) == 1 else names
     columns = (table.estimate, table.se, table.n, table.dof)
-    groups = Estimates.from_frame(table.table(), by, *columns, percent=table.percent)
-    _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
+    def read() -> Estimates:
+        return Estimates.from_frame(table.table(), by, *columns, percent=table.percent)
 
-class _Prepared(NamedTuple):
-    """What was checked before any work is done: error control, certificates and where results go."""
-
-    guarantee: "Guarantee"
-    wanted: "Certificates"
-    targets: outputs.Targets
+    _cluster_groups(read, table.inputs, claim, settings, output, fail_on_split, Certificates.of(signed))
 
 
 def _cluster_groups(
-    groups: "Estimates | Similarity",
-    prepared: _Prepared,
+    read: "Callable[[], Estimates | Similarity]",
+    inputs: Sequence[str],
     claim: opt.Claim,
     settings: dict[str, Any],
+    output: opt.Output,
     fail_on_split: bool,
+    wanted: "Certificates",
 ) -> None:
-    """Cluster groups that were given as such, and print the result."""
+    """Cluster groups that were given as such, read once all else was checked, and print the result."""
     from faultlines.analyses.cluster import cluster
     from faultlines.cli.gate import end_with_verdicts, gate
     from faultlines.render.text import to_text
 
-    guarantee, wanted, targets = prepared
+    guarantee, targets = chosen_guarantee(claim), outputs.checked(output, inputs)
+    groups = read()
     with gate(fail_on_split or wanted.asked):
         result = cluster(groups, guarantee=guarantee, **settings)
         certificates = wanted.run([result], claim.alpha, claim.seed)
@@ -411,9 +407,8 @@ def aggregates(
 
     settings = _settings(claim, refine, counted.min_size)
     if metric in EXACT:
-        wanted = Certificates.of(signed)
-        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.inputs))
-        _cluster_groups(counts(metric, counted, columns, arms), prepared, claim, settings, fail_on_split)
+        read = partial(counts, metric, counted, columns, arms)
+        _cluster_groups(read, counted.inputs, claim, settings, output, fail_on_split, Certificates.of(signed))
         return
     rows = opt.RowOptions(files=counted.files, sql=counted.sql, by=counted.by, min_size=counted.min_size)
     metrics = [aggregated_metric(metric, counted.n, columns, arms)]

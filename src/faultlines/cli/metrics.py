@@ -13,7 +13,16 @@ from faultlines.errors import Argument, InputError
 from faultlines.metrics.table import METRICS, Entry, Family, of_family, own_name, remedy_for
 
 if TYPE_CHECKING:
-    from faultlines.cli.options import ArmOptions, AuditOptions, Baseline, Claim, MeasuredOptions, Predictions
+    from faultlines.cli.options import (
+        Aggregates,
+        ArmOptions,
+        AuditOptions,
+        Baseline,
+        Claim,
+        CountedArms,
+        MeasuredOptions,
+        Predictions,
+    )
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.rows.keys import Bins
@@ -143,28 +152,32 @@ def _changed(
 
 def fresh_metric(measured: MeasuredOptions) -> Metric | str | None:
     """What to measure in new rows: a metric of an experiment or of a model; that of before, or its name alone."""
-    options = asdict(measured)
-    word = options.pop("metric")
-    named = {name: value for name, value in options.items() if value is not None}
+    named = set_options(measured)
+    word = named.pop("metric", None)
     if word is None:
         if named:
             raise InputError.conflict(
                 ", ".join(named), "needs --metric", "Add --metric, or leave it out to measure as before."
             )
         return None
-    return _of_rows(word, named) if named else str(word)
+    return metric_of_options(word, named) if named else str(word)
 
 
 def metric_of_rows(measured: MeasuredOptions) -> Metric:
     """What to measure in rows: a metric of an experiment or of a model."""
-    named = {name: value for name, value in asdict(measured).items() if value is not None}
+    named = set_options(measured)
     if "metric" not in named:
         remedy = "Add for example --metric lift:revenue; for a table with one row per group, --estimate and --se."
         raise InputError.missing("metric", "is missing", remedy)
-    return _of_rows(named.pop("metric"), named)
+    return metric_of_options(named.pop("metric"), named)
 
 
-def _of_rows(word: str, named: dict[str, Any]) -> Metric:
+def set_options(*values: MeasuredOptions | Predictions | Aggregates | CountedArms) -> dict[str, Any]:
+    """The options that were given, by name."""
+    return {name: value for each in values for name, value in asdict(each).items() if value is not None}
+
+
+def metric_of_options(word: str, named: dict[str, Any]) -> Metric:
     """The metric of a word, of an experiment or of a model, with the options that were given."""
     from faultlines.cli.options import ArmOptions, Predictions
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
-from faultlines.cli.metrics import attributes, metric_of_rows
+from faultlines.cli.metrics import attributes, metric_of_rows, set_options
 from faultlines.cli.outputs import Targets, complete_command, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.guarantees.state import lock_state, stage_state
@@ -95,7 +95,7 @@ def take_look(
 
 
 def _take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> CommandLook:
-    table, has_metric = is_table(watched), any(value is not None for value in asdict(measured).values())
+    table, has_metric = is_table(watched), bool(set_options(measured))
     metric = None if table else metric_of_rows(measured)
     looks = len(monitor.result.looks)
     how: dict[str, Any] = {

@@ -263,9 +263,7 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
     if any(group.effect is not None for group in result.small):
         tables.append(_small_table(result, complete=complete))
     if complete and len(result.looks) > 1:
-        tables.append(
-            TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
-        )
+        tables.append(TextTable(_LOOK_HEADER, [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS))
     opening = [f"Warning: {note.text}" for note in result.warnings if note.code == RATIO]
     opening += [result.headline, *(note.text for note in overall_notes(result))]
     return Document(opening, tables, [note.text for note in notes(result) if note.code not in (RATIO, OVERALL)])
@@ -355,7 +353,7 @@ def _small_table(result: MonitorResult, *, complete: bool) -> TextTable:
     return TextTable(header, rows, {1, 2, 3})
 
 
-_LOOK_HEADER = (
+_LOOK_HEADER = [
     "look",
     "information",
     "of the way",
@@ -365,7 +363,7 @@ _LOOK_HEADER = (
     "p of this look",
     "needed",
     "p so far",
-)
+]
 _NUMBERS = set(range(len(_LOOK_HEADER)))
 
 
@@ -489,15 +487,11 @@ def _draw_looks(result: MonitorResult) -> Picture:
     """The p of every look beside what it needed."""
     evidence = [_evidence(look.pvalue) for look in result.looks]
     high = max(4.0, 1.25 * max(evidence))
-    needed = [min(_evidence(look.level), high) for look in result.looks]
     number = [float(look.number) for look in result.looks]
-    points = [
-        {"x": x, "y": y, "cluster": 1, "name": f"look {look.number}", "estimate": formats.pvalue(math.log(look.pvalue)),
-         "interval": _level(look.level)}
-        for x, y, look in zip(number, evidence, result.looks, strict=True)
-    ]  # fmt: skip
+    needed = _joined(number, [min(_evidence(look.level), high) for look in result.looks], 0)
+    texts = [(_p(look.pvalue), _level(look.level)) for look in result.looks]
     about = "Each look by itself: its p (dots) and the level it needs (dashed); a dot above reports a difference."
-    layers = {"branches": _joined(number, evidence, 1), "points": points, "faults": _joined(number, needed, 0)}
+    layers = {"branches": _joined(number, evidence, 1), "points": _points(result, evidence, texts), "faults": needed}
     return _picture(result, about, high, layers)
 
 
@@ -505,19 +499,20 @@ def _draw_so_far(result: MonitorResult) -> Picture:
     """The p so far beside α."""
     evidence = [_evidence(look.adjusted) for look in result.looks]
     number = [float(look.number) for look in result.looks]
-    alpha = _evidence(result.alpha)
-    x = _axis(result)
-    layers = {
-        "means": _joined(number, evidence, 1),
-        "points": [
-            {"x": a, "y": b, "cluster": 1, "name": f"look {look.number}", "estimate": _level(look.adjusted),
-             "interval": ""}
-            for a, b, look in zip(number, evidence, result.looks, strict=True)
-        ],
-        "faults": [{"x": x.low, "x2": x.high, "y": alpha, "y2": alpha, "cluster": 0}],
-    }  # fmt: skip
+    alpha, x = _evidence(result.alpha), _axis(result)
+    texts = [(_level(look.adjusted), "") for look in result.looks]
+    line: Row = {"x": x.low, "x2": x.high, "y": alpha, "y2": alpha, "cluster": 0}
+    layers = {"means": _joined(number, evidence, 1), "points": _points(result, evidence, texts), "faults": [line]}
     about = "p so far, all looks taken into account, and α (dashed)."
     return _picture(result, about, max(2 * alpha, 1.25 * max(evidence)), layers)
+
+
+def _points(result: MonitorResult, evidence: Sequence[float], texts: Sequence[tuple[str, str]]) -> list[Row]:
+    """A dot for every look."""
+    return [
+        {"x": float(look.number), "y": y, "cluster": 1, "name": f"look {look.number}", "estimate": p, "interval": level}
+        for look, y, (p, level) in zip(result.looks, evidence, texts, strict=True)
+    ]
 
 
 def _picture(result: MonitorResult, about: str, high: float, layers: dict[str, list[Row]]) -> Picture:

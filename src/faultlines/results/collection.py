@@ -34,20 +34,14 @@ class Collection(TabularResult):
     wording: ClassVar[str] = "collection"
     json_keys: ClassVar[str] = "verdict headline alpha correction rejected notes"
     noun: ClassVar[str]  # what its results are called
+    alpha: float  # the significance level over all of them
+    correction: Correction  # how p are adjusted for their number
 
     if TYPE_CHECKING:  # fields in some collections, properties in others
 
         @property
         def names(self) -> tuple[str, ...]:
             """What the results are called; no two are called the same."""
-
-        @property
-        def alpha(self) -> float:
-            """The significance level over all of them."""
-
-        @property
-        def correction(self) -> Correction:
-            """How p are adjusted for their number."""
 
         @property
         def log_pvalues(self) -> FloatArray:
