@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from csv import writer as csv_writer
 from dataclasses import dataclass
 from io import StringIO
+from itertools import combinations, product
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -332,24 +333,19 @@ def _mode(place: Path) -> int | None:
 
 
 def _check_distinct(named: Sequence[tuple[str, Path]]) -> None:
-    for i, (option, path) in enumerate(named):
-        for other, earlier in named[:i]:
-            if _same(path, earlier):
-                raise InputError.duplicate(
-                    f"{other}, {option}", f"are the same file, {str(path)!r}", "Give each a name of its own."
-                )
+    for (other, earlier), (option, path) in combinations(named, 2):
+        if _same(path, earlier):
+            problem = f"are the same file, {str(path)!r}"
+            raise InputError.duplicate(f"{other}, {option}", problem, "Give each a name of its own.")
 
 
 def _check_not_read(named: Sequence[tuple[str, Path]], inputs: Sequence[str | Path], also: Sequence[Path]) -> None:
     from faultlines.engines.readers import find_files
 
     read = [*also, *find_files([source for source in inputs if str(source) != "-"])]
-    for option, path in named:
-        for source in read:
-            if _same(path, source):
-                raise InputError.conflict(
-                    option, "is a file that is read", "Give the output a name of its own.", str(path)
-                )
+    for (option, path), source in product(named, read):
+        if _same(path, source):
+            raise InputError.conflict(option, "is a file that is read", "Give the output a name of its own.", str(path))
 
 
 def _same(path: Path, other: Path) -> bool:

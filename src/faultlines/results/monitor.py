@@ -13,7 +13,7 @@ from faultlines.formats import UNITS, Unit
 from faultlines.guarantees.boundaries import Dependence
 from faultlines.guarantees.state import check_number, check_type, plain_label, read_labels
 from faultlines.metrics.table import Adverse
-from faultlines.results.protocol import Columns, Note, Rows, TabularResult
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, plain_data
 from faultlines.results.tables import attribute_columns
 
 Rule = Literal["boundary", "folds"]
@@ -55,7 +55,7 @@ class AnytimeEffect:
         Returns:
             Its fields.
         """
-        return {name: _finite(value) for name, value in asdict(self).items()}
+        return {name: plain_data(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, value: Any) -> AnytimeEffect:
@@ -550,10 +550,6 @@ def _effect_columns(effects: Any) -> Columns:
         name: [None if effect is None else effect[name] for effect in plain]
         for name in ("estimate", "lower", "upper", "n")
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _check_fields(cls: Any, value: Any) -> None:

@@ -23,6 +23,7 @@ from faultlines.types import IntArray
 
 if TYPE_CHECKING:
     from faultlines.results.clustering import Clustering
+    from faultlines.results.effects import Effect
 
 Frame = TypeVar("Frame")
 
@@ -43,10 +44,7 @@ def cluster_columns(c: Clustering) -> Columns:
         ("observed_effects", (("observed", "estimate"), ("observed_lower", "lower"), ("observed_upper", "upper"))),
         ("simultaneous_effects", (("simultaneous_lower", "lower"), ("simultaneous_upper", "upper"))),
     ):
-        for name, field in names:
-            effects = [getattr(cluster, whose) for cluster in clusters]
-            values = [plain([getattr(effect, field) for effect in several]) if several else None for several in effects]
-            columns |= _spread(c, name, values)
+        columns |= effect_columns(_parts(c), [getattr(cluster, whose) for cluster in clusters], names)
     return columns | {
         "groups": [len(c.members) for c in clusters],
         "n": [whole_number(c.n) for c in clusters],
@@ -156,7 +154,22 @@ def _by_attribute(names: Sequence[str], keys: Sequence[Key]) -> Columns:
 
 
 def _spread(c: Clustering, name: str, values: list[Any]) -> Columns:
-    return spread(c.groups.estimates.parts if c.groups.estimates is not None else (), name, values)
+    return spread(_parts(c), name, values)
+
+
+def _parts(c: Clustering) -> tuple[str, ...]:
+    return c.groups.estimates.parts if c.groups.estimates is not None else ()
+
+
+def effect_columns(
+    parts: Sequence[str], effects: Sequence[Sequence[Effect]], names: Sequence[tuple[str, str]]
+) -> Columns:
+    """Columns of effects: the name of each, and which number of an effect it has; nothing where there is no effect."""
+    columns: Columns = {}
+    for name, field in names:
+        values = [plain([getattr(effect, field) for effect in several]) if several else None for several in effects]
+        columns |= spread(parts, name, values)
+    return columns
 
 
 def spread(parts: Sequence[str], name: str, values: list[Any]) -> Columns:
