@@ -389,6 +389,12 @@ class Clustering(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters")
     wording: ClassVar[str] = "clustering"
+    json_keys: ClassVar[str] = (
+        "verdict headline decision rejected pvalue log10_pvalue pvalue_adj correction alpha n_clusters n_groups metric "
+        "parts tolerance scale guarantee refine clusters at_least pvalue_floor is_continuum spread attributes_needed "
+        "explained additive groups excluded excluded_shares notes sample_ratio overall in_all_rows detection_limits "
+        "columns recipe by attributes dropped missing_values"
+    )
 
     judged: GuaranteedPath
     guarantee: Guarantee
@@ -997,15 +1003,10 @@ class Clustering(TabularResult):
         """
         return cluster_columns(self) if rows == "clusters" else group_columns(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
+    def _plain_values(self) -> dict[str, Any]:
+        from faultlines.render.data import clustering_values
 
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        from faultlines.render.data import clustering_data
-
-        return clustering_data(self)
+        return clustering_values(self)
 
     # ------------------------------------------------------------------------------------------------- back to rows
 

@@ -115,14 +115,14 @@ class Result(ABC):
         """
         own = self._plain_values()
         data = {key: own[key] if key in own else self._plain_value(key) for key in self.json_keys.split()}
-        return {"faultlines": version("faultlines")} | data
+        return {"faultlines": version("faultlines")} | data | own
 
     def _plain_value(self, key: str) -> Any:
         """What stands under a key: the field or property of that name."""
         return plain_data(getattr(self, key))
 
     def _plain_values(self) -> dict[str, Any]:
-        """What stands under keys that have no field or property of their name, or not as it is."""
+        """What stands under keys that have no field or property of their name, or not as it is; others come last."""
         return {}
 
     def to_json(self, *, indent: int | None = 2) -> str:
