@@ -54,22 +54,18 @@ def _file(words: str, metavar: str = "FILE", default: Any = None) -> Any:
 
 _TABLE_BY = "Column that names the groups; several for intersections."
 _FILES = "csv or parquet files, patterns of them, or a folder; or --sql."
-Sql = Annotated[
-    str | None,
-    _info(
-        DATA,
-        "Instead of files, one SELECT over files, run by DuckDB in this process: \"select * from 'visits/*.parquet'\".",
-        metavar="QUERY",
-    ),
-]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RowSource:
     """Where rows come from: files, or a query over files."""
 
-    __slots__ = ()
-    files: list[str] | None
-    sql: str | None
+    files: list[str] | None = _file(_FILES)
+    sql: str | None = _option(
+        DATA,
+        "Instead of files, one SELECT over files, run by DuckDB in this process: \"select * from 'visits/*.parquet'\".",
+        metavar="QUERY",
+    )
 
     @property
     def inputs(self) -> list[str]:
@@ -112,7 +108,6 @@ class TableOptions(RowSource):
     """A table with one row per group."""
 
     files: list[str] | None = _file("A csv or parquet file with one row per group; - for csv on stdin.")
-    sql: Sql = None
     by: list[str] = _column(DATA, _TABLE_BY, NEEDED)
     estimate: str = _column(DATA, "Column of estimates.", NEEDED)
     se: str = _column(DATA, "Column of standard errors.", NEEDED)
@@ -126,8 +121,6 @@ class TableOptions(RowSource):
 class RowOptions(RowSource):
     """Rows of an experiment or a model, and the groups they make."""
 
-    files: list[str] | None = _file(_FILES)
-    sql: Sql = None
     by: list[str] = _column(
         DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups.", NEEDED
     )
@@ -138,8 +131,6 @@ class RowOptions(RowSource):
 class CountedRows(RowSource):
     """Rows whose arms are counted, by group or all together."""
 
-    files: list[str] | None = _file(_FILES)
-    sql: Sql = None
     by: list[str] | None = _column(DATA, "Attribute; several for intersections. Without it, all units: needs --shares.")
     min_size: float | None = _number(DATA, "Units a group needs to be clustered. Default: 10.")
 
@@ -238,8 +229,6 @@ class Baseline:
 class AuditOptions(RowSource):
     """Rows of a model, the features that make the groups, and what the model said."""
 
-    files: list[str] | None = _file(_FILES)
-    sql: Sql = None
     by: list[str] = _column(
         DATA,
         "Sensitive feature; several are compared alone and crossed. age:5 cuts in steps of 5, age:q10 in ten equal "
@@ -268,7 +257,6 @@ class Fresh(RowSource):
 
     clusters: Path = _file("The clusters: what --json wrote.", "CLUSTERS", NEEDED)
     files: list[str] | None = _file(f"New data: {_FILES}")
-    sql: Sql = None
     by: list[str] | None = _column(DATA, "Attribute, as for experiment and model. Default: as before.")
     estimate: str | None = _column(DATA, "For a table with one row per group: column of estimates.")
     se: str | None = _column(DATA, "For such a table: column of standard errors.")
@@ -308,7 +296,6 @@ class Watched(RowSource):
 
     state: Path = _file("State file of the monitor; created at the first look.", "STATE", NEEDED)
     files: list[str] | None = _file(f"All data so far: {_FILES}")
-    sql: Sql = None
     by: list[str] = _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5.", NEEDED)
     estimate: str | None = _column(DATA, "For a table with one row per group: column of estimates.")
     se: str | None = _column(DATA, "For such a table: column of standard errors.")
@@ -340,7 +327,6 @@ class ExperimentOptions(RowSource):
     files: list[str] | None = _file(
         "A csv or parquet file with one row per experiment and group; with --metric rows, or patterns of files."
     )
-    sql: Sql = None
     experiment: str = _column(DATA, "Column that names the experiment.", NEEDED)
     by: list[str] = _column(DATA, "Attribute; several for intersections. Of rows, age:5 cuts in steps of 5.", NEEDED)
     estimate: str | None = _column(DATA, "For a table: column of estimates.")
@@ -378,7 +364,6 @@ class Counted(RowSource):
     files: list[str] | None = _file(
         "csv or parquet files with one row per group (and arm); several are pooled. Or --sql."
     )
-    sql: Sql = None
     by: list[str] = _column(DATA, _TABLE_BY, NEEDED)
     n: str = _column(DATA, "Column of counts: users, trials; for poisson the exposure.", NEEDED)
     min_size: float | None = _number(DATA, "What a group needs in every arm. Default: 10; rates 5.")
@@ -671,7 +656,6 @@ class Impact(RowSource):
     """Which ratios are wanted, of what."""
 
     files: list[str] | None = _file(f"One row for each applicant: {_FILES}")
-    sql: Sql = None
     by: list[str] = _column(DATA, "Attribute; several for a table of each and one of their crossing.", NEEDED)
     selected: str | None = _column(DATA, "Column of outcomes: who was selected.")
     score: str | None = _column(DATA, "Column of scores, instead of --selected: the share above the median of all.")
@@ -753,7 +737,6 @@ class Planned(RowSource):
     files: list[str] | None = _file(
         "A csv or parquet file with one row per group; with --metric, rows; or give --groups and --size."
     )
-    sql: Sql = None
     by: list[str] | None = _column(DATA, _TABLE_BY)
     se: str | None = _column(DATA, "Column of standard errors; or --n with --spread.")
     n: str | None = _column(DATA, _N)
@@ -856,9 +839,9 @@ def name_options(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def _parameters(kind: Any) -> list[inspect.Parameter]:
-    """The fields of a value of options as parameters."""
+    """The fields of a value of options as parameters; a file that is needed stands before others."""
     hints = get_type_hints(kind, include_extras=True)
-    return [
+    parameters = [
         inspect.Parameter(
             each.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -867,3 +850,4 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
         )
         for each in fields(kind)
     ]
+    return sorted(parameters, key=lambda each: each.default is not each.empty or not is_argument(each.annotation))
