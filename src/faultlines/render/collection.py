@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.table import Adverse
@@ -107,7 +109,7 @@ def page(
     """The page over all of them, with a part for each of the twenty surest."""
     from faultlines.render.page import page_text
 
-    shown = result.surest_first()[:_ON_A_PAGE]
+    shown = np.argsort(result.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
     return page_text(
         [result.result_at(place) for place in shown],
         [result.names[place] for place in shown],

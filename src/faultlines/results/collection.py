@@ -101,12 +101,8 @@ class Collection(TabularResult):
     def rejected(self) -> tuple[str, ...]:
         """The results in which clusters differ, the surest first."""
         names, log_p = self.names, self.log_pvalues_adj  # each is formed of all results
-        return tuple(names[i] for i in self.surest_first() if log_p[i] < np.log(self.alpha))
-
-    def surest_first(self) -> list[int]:
-        """The places of the results, those with the smallest p first."""
-        places: list[int] = np.argsort(self.log_pvalues, kind="stable").tolist()
-        return places
+        surest_first = np.argsort(self.log_pvalues, kind="stable").tolist()
+        return tuple(names[i] for i in surest_first if log_p[i] < np.log(self.alpha))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
