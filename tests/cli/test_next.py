@@ -101,3 +101,8 @@ def test_confirmed_clusters_lead_to_their_effects(warm: Warm, folder: Path) -> N
     typed = ("confirm", "clusters.json", "lifts.csv", *columns)
     words = next_words(warm, folder, *typed)
     assert words == ["faultlines", *typed, "--json", "confirmation.json"]
+
+
+def test_the_rate_that_a_plan_expects_makes_no_model_of_it(warm: Warm, folder: Path) -> None:
+    planned = ("--groups", "4", "--size", "500", "--baseline", "0.05", "--gap", "0.1", "--draws", "100")
+    assert next_words(warm, folder, "power", *planned)[1] == "experiment"

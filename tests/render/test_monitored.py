@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
-from faultlines.render.monitor import document, monitor_page
+from faultlines.render.monitor import document
+from faultlines.render.monitor import page as monitor_page
 from faultlines.render.page import next_step
 
 if TYPE_CHECKING:

@@ -154,7 +154,7 @@ def test_rates_differ_in_points(tmp_path: Path) -> None:
 
 
 def test_experiments_beyond_the_page_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from faultlines.results import collection as module
+    from faultlines.render import collection as module
 
     monkeypatch.setattr(module, "_ON_A_PAGE", 3)
     fl.cluster_many({f"e{i}": simulate.null(3, seed=i).estimates for i in range(5)}).report(tmp_path / "x.html")

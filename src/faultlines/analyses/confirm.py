@@ -26,7 +26,7 @@ from faultlines.metrics.names import metric_of
 from faultlines.results.clustering import Clustering
 from faultlines.results.confirmation import Confirmation, ConfirmedCluster, ConfirmedPair, MissingGroup, Verdict
 from faultlines.results.effects import ClusterEffects, Effect
-from faultlines.results.tables import by_of, keys_of_rows
+from faultlines.results.tables import by_of, cluster_numbers, keys_of_rows
 from faultlines.rows.keys import Bins, By
 from faultlines.types import BoolArray, FloatArray, IntArray
 
@@ -70,25 +70,19 @@ class FixedClusters:
 
         Where clusters are unions of levels of some attributes, a combination that is new has the cluster of its levels.
         """
-        numbers = np.append(self.labels, 0)[places]
-        if numbers.all() or len(self.keys[0]) < 2:
-            return numbers
-        columns, of_levels = _levels_of_clusters(self.keys, self.labels.tolist())
-        levels, new = list(of_levels), np.flatnonzero(numbers == 0)
-        at = match([tuple(keys[i][a] for a in columns) for i in new.tolist()], levels, "data")
-        numbers[new] = np.append([of_levels[level] for level in levels], 0)[at]
-        return numbers
+        along = () if np.all(places >= 0) else _attributes_of_clusters(self.keys, self.labels.tolist())
+        return cluster_numbers(self.keys, self.labels, keys, places, along, "data")
 
 
-def _levels_of_clusters(keys: Sequence[Key], labels: Sequence[int]) -> tuple[tuple[int, ...], dict[Key, int]]:
-    """The fewest attributes whose levels say which cluster a group is in, and the cluster of each of their levels."""
+def _attributes_of_clusters(keys: Sequence[Key], labels: Sequence[int]) -> tuple[int, ...]:
+    """The places of the fewest attributes whose levels say which cluster a group is in; none where it takes all."""
     count = len(keys[0])
     for columns in chain.from_iterable(combinations(range(count), size) for size in range(1, count)):
         of_levels: dict[Key, int] = {}
         pairs = ((tuple(key[a] for a in columns), label) for key, label in zip(keys, labels, strict=True))
         if all(of_levels.setdefault(level, label) == label for level, label in pairs):
-            return columns, of_levels
-    return tuple(range(count)), dict(zip(keys, labels, strict=True))
+            return columns
+    return ()
 
 
 def fixed_clusters(clusters: object, metric: Metric | str | None = None) -> FixedClusters:

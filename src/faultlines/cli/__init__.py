@@ -11,9 +11,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 
 from faultlines.cli import streams
 from faultlines.errors import InputError, first_line
+from faultlines.formats import printable_lines
 
 __all__ = ["main"]
 
@@ -70,6 +72,6 @@ def _ending(error: BaseException) -> tuple[str, int]:
         streams.close_stdout()
         return f"error: {error.strerror}. Make room, or write elsewhere.", streams.UNUSABLE
     if os.environ.get("FAULTLINES_TRACEBACK"):
-        streams.tell_traceback()
+        streams.tell_lines(printable_lines(traceback.format_exc()))
     name = f"{type(error).__name__}: {first_line(error)}"
     return f"internal error ({name}); set FAULTLINES_TRACEBACK=1 to see where", streams.DEFECT

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from faultlines.cli.metrics import attributes, column_names, flag, metric_of_rows, one_or_several
-from faultlines.cli.options import ArmOptions
+from faultlines.cli.metrics import (
+    attributes,
+    column_names,
+    flag,
+    metric_of_options,
+    metric_of_rows,
+    one_or_several,
+    set_options,
+)
 from faultlines.cli.outputs import is_table
 from faultlines.errors import InputError, did_you_mean
 from faultlines.metrics.table import METRICS
@@ -49,12 +57,10 @@ def aggregated_metric(word: str, n: str, columns: opt.Aggregates, arms: Any) -> 
 def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.CountedArms) -> Similarity:
     """Successes and trials, or events and exposure, of every group, compared by their likelihood ratio test."""
     from faultlines.core import counts as tests
-    from faultlines.engines.frames import read_table
     from faultlines.estimates.estimates import checked_attributes, in_columns
-    from faultlines.estimates.labels import keys_of, labels_of, part_of
 
-    for name, value in {**asdict(columns), **asdict(arms)}.items():
-        if value is not None and name != "sum":
+    for name in set_options(columns, arms):
+        if name != "sum":
             raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.")
     if columns.sum is None:
         raise InputError.missing("metric", f"needs --sum, the column of {EXACT[word][0]}", "Add --sum COLUMN.", word)
@@ -64,18 +70,11 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
             "files", f"{word} reads one file with one row per group", "Give one file.", form="sentence"
         )
     by = checked_attributes(column_names(counted.by))
-    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
-    table = read_table(files[0], keys=keys, numbers={"sum": columns.sum, "n": counted.n})
-    named = [[part_of(value) for value in column] for column in table.keys]
-    labels = labels_of(keys_of(list(zip(*named, strict=True))))
+    labels, numbers = _read_groups(files[0], by, {"sum": columns.sum, "n": counted.n})
     counted_in = dict(zip(EXACT[word], (("sum", columns.sum), ("n", counted.n)), strict=True))
     with in_columns(counted_in):
         similarity: Similarity = getattr(tests, word)(
-            table.numbers["sum"],
-            table.numbers["n"],
-            labels,
-            attributes=by,
-            metric=f"rate of {columns.sum}",
+            numbers["sum"], numbers["n"], labels, attributes=by, metric=f"rate of {columns.sum}"
         )
     return similarity
 
@@ -83,15 +82,15 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
 def many_from(options: opt.ExperimentOptions, measured: opt.WatchedMetric, columns: opt.Aggregates) -> dict[str, Any]:
     """What `fl.cluster_many` is told about its data: a table of estimates, aggregates, or rows."""
     arguments: dict[str, Any] = {"experiment": options.experiment, "by": column_names(options.by)}
-    aggregates = {name: value for name, value in asdict(columns).items() if value is not None}
+    aggregates = set_options(columns)
     if options.estimate is not None or options.se is not None:
         return arguments | _estimates(options, measured, aggregates)
     if aggregates:
         if options.n is None or options.dof is not None or measured.metric is None:
             problem = "aggregates need --metric and --n, and have no --dof"
             raise InputError.missing(", ".join(aggregates), problem, "Name them, or leave it out.", form="clause")
-        for name, value in asdict(measured).items():
-            if value is not None and name not in {"metric", *_ARMS}:
+        for name in set_options(measured):
+            if name not in {"metric", *_ARMS}:
                 raise InputError.conflict(name, "needs rows, not aggregates", "Leave it out, or give the rows.")
         metric = aggregated_metric(measured.metric, options.n, columns, measured)
     else:
@@ -104,7 +103,7 @@ def _estimates(
     options: opt.ExperimentOptions, measured: opt.WatchedMetric, aggregates: dict[str, str]
 ) -> dict[str, Any]:
     """A table with one row per experiment and group."""
-    also = {**aggregates, **{name: value for name, value in asdict(measured).items() if value is not None}}
+    also = {**aggregates, **set_options(measured)}
     if also:
         raise InputError.conflict(", ".join(also), "does not apply to --estimate and --se", "Leave it out.")
     if options.estimate is None or options.se is None:
@@ -114,12 +113,22 @@ def _estimates(
     return {"data": data, "estimate": options.estimate, "se": options.se, "n": options.n, "dof": options.dof}
 
 
+def _read_groups(file: str, by: Sequence[str], numbers: dict[str, str]) -> tuple[list[Any], Mapping[str, Any]]:
+    """The groups of a table, and columns of numbers by the options that name them."""
+    from faultlines.engines.frames import read_table
+    from faultlines.estimates.labels import part_of
+
+    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
+    table = read_table(file, keys=keys, numbers=numbers)
+    named = [[part_of(value) for value in column] for column in table.keys]
+    return named[0] if len(by) == 1 else list(zip(*named, strict=True)), table.numbers
+
+
 # ---------- What `faultlines power` plans with: a table of groups, rows, or a number of groups of one size.
 
 
 _OF_ARMS = ("variant", "control", "treatment", "covariate", "cap", "aggregate")
 _NAMED_ARMS = ("control", "treatment")  # they say which of the planned shares are compared, too
-_OF_EITHER = ("weight", "unit", "overlap")
 
 
 def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str, Any]:
@@ -182,37 +191,14 @@ def _rows(planned: opt.Planned, predictions: opt.Predictions, metric: str) -> di
 
 
 def _metric(planned: opt.Planned, predictions: opt.Predictions, word: str) -> Metric:
-    """A metric of an experiment, where its variants are named; else of a model."""
-    from faultlines.cli.metrics import experiment_metrics, model_metrics
-    from faultlines.metrics.table import of_family
-
-    if word.partition(":")[0] not in of_family("experiment"):
-        for name in _OF_ARMS:
-            if (value := getattr(planned, name)) is not None:
-                raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.", value)
-        return model_metrics([word], predictions)[0]
-    if planned.variant is None or planned.control is None:
-        raise InputError.missing("metric", "needs --variant and --control", "Name both.", word)
-    for name, value in asdict(predictions).items():
-        if value is not None and name not in _OF_EITHER:
-            raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.", value)
-    arms = ArmOptions(
-        variant=planned.variant,
-        control=planned.control,
-        treatment=planned.treatment,
-        covariate=planned.covariate,
-        cap=planned.cap,
-        aggregate=planned.aggregate,
-        **{name: getattr(predictions, name) for name in _OF_EITHER},
-    )
-    return experiment_metrics([word], arms)[0]
+    """A metric of an experiment or of a model, from the options of either."""
+    options = {name: getattr(planned, name) for name in _OF_ARMS} | set_options(predictions)
+    return metric_of_options(word, {name: value for name, value in options.items() if value is not None})
 
 
 def _table(planned: opt.Planned, files: list[str]) -> Any:
     """A table with one row per group: their standard errors or sizes."""
-    from faultlines.engines.frames import read_table
     from faultlines.estimates.estimates import Estimates
-    from faultlines.estimates.labels import part_of
 
     if len(files) > 1:
         raise InputError.conflict(
@@ -233,9 +219,6 @@ def _table(planned: opt.Planned, files: list[str]) -> Any:
     if n is not None and spread is None and planned.baseline is None:
         remedy = "Give the standard deviation of the metric, or for a rate --baseline."
         raise InputError.missing("n", "needs --spread", remedy, n)
-    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
-    read = read_table(file, keys=keys, numbers={"se": se} if se is not None else {"n": n or ""})
-    named = [[part_of(value) for value in column] for column in read.keys]
-    labels = named[0] if len(by) == 1 else list(zip(*named, strict=True))
+    labels, numbers = _read_groups(file, by, {"se": se} if se is not None else {"n": n or ""})
     count = len(labels)
-    return Estimates([0.0] * count, read.numbers.get("se", [1.0] * count), labels, read.numbers.get("n"), attributes=by)
+    return Estimates([0.0] * count, numbers.get("se", [1.0] * count), labels, numbers.get("n"), attributes=by)

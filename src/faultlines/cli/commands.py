@@ -4,7 +4,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from faultlines.cli.gate import Certificates
     from faultlines.core.custom import Similarity
     from faultlines.estimates.estimates import Estimates
-    from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.render.text import Spelling
     from faultlines.results.clustering import Clustering
@@ -128,7 +127,9 @@ class Command(TyperCommand):
             common = [
                 parameter
                 for parameter in self.get_params(ctx)
-                if parameter.name in self.documentation.common or _is_needed(parameter)
+                if parameter.name in self.documentation.common
+                or parameter.required
+                or parameter.param_type_name == "argument"
             ]
             with formatter.section("Common options"):
                 formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
@@ -152,10 +153,6 @@ class Command(TyperCommand):
                 formatter.write_text(note)
         else:
             formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
-
-
-def _is_needed(parameter: Any) -> bool:
-    return bool(parameter.required) or parameter.param_type_name == "argument"
 
 
 def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
@@ -279,7 +276,7 @@ def demo(
     targets.say(to_text(result, spelling="omit"))
     targets.say(_against_truth(result, simulated))
     targets.write([result], result.alpha)
-    if targets.json is not None:
+    if json is not None and str(json) != "-":
         page = "" if report is None else f"The page to look at is {report}; "
         data = f"{'T' if report is None else 't'}he whole result is in {json}."
         targets.say(f"{page}{data} Next: faultlines estimates --help")
@@ -328,35 +325,32 @@ def estimates(
     from faultlines.estimates.estimates import Estimates
 
     settings = _settings(claim, refine, table.min_size, margins)
-    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, table.inputs))
     names = column_names(table.by)
     by = names[0] if len(names) == 1 else names
     columns = (table.estimate, table.se, table.n, table.dof)
-    groups = Estimates.from_frame(table.table(), by, *columns, percent=table.percent)
-    _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
+    def read() -> Estimates:
+        return Estimates.from_frame(table.table(), by, *columns, percent=table.percent)
 
-class _Prepared(NamedTuple):
-    """What was checked before any work is done: error control, certificates and where results go."""
-
-    guarantee: "Guarantee"
-    wanted: "Certificates"
-    targets: outputs.Targets
+    _cluster_groups(read, table.inputs, claim, settings, output, fail_on_split, Certificates.of(signed))
 
 
 def _cluster_groups(
-    groups: "Estimates | Similarity",
-    prepared: _Prepared,
+    read: "Callable[[], Estimates | Similarity]",
+    inputs: Sequence[str],
     claim: opt.Claim,
     settings: dict[str, Any],
+    output: opt.Output,
     fail_on_split: bool,
+    wanted: "Certificates",
 ) -> None:
-    """Cluster groups that were given as such, and print the result."""
+    """Cluster groups that were given as such, read once all else was checked, and print the result."""
     from faultlines.analyses.cluster import cluster
     from faultlines.cli.gate import end_with_verdicts, gate
     from faultlines.render.text import to_text
 
-    guarantee, wanted, targets = prepared
+    guarantee, targets = chosen_guarantee(claim), outputs.checked(output, inputs)
+    groups = read()
     with gate(fail_on_split or wanted.asked):
         result = cluster(groups, guarantee=guarantee, **settings)
         certificates = wanted.run([result], claim.alpha, claim.seed)
@@ -413,9 +407,8 @@ def aggregates(
 
     settings = _settings(claim, refine, counted.min_size)
     if metric in EXACT:
-        wanted = Certificates.of(signed)
-        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.inputs))
-        _cluster_groups(counts(metric, counted, columns, arms), prepared, claim, settings, fail_on_split)
+        read = partial(counts, metric, counted, columns, arms)
+        _cluster_groups(read, counted.inputs, claim, settings, output, fail_on_split, Certificates.of(signed))
         return
     rows = opt.RowOptions(files=counted.files, sql=counted.sql, by=counted.by, min_size=counted.min_size)
     metrics = [aggregated_metric(metric, counted.n, columns, arms)]
@@ -467,11 +460,7 @@ def many(
     with gate(fail_on_split):
         result = cluster_many(data, guarantee=guarantee, correction=correction, **settings)  # type: ignore[arg-type]
     targets.say_result(result)
-    if json is not None:
-        targets.write_json(outputs.dumped(result.to_dict()))
-    targets.write_csv(lambda: result.columns("groups"))
-    if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line())
+    targets.write_result(result)
     if fail_on_split:
         end_with_experiments(result, missing, mismatch)
 
@@ -593,6 +582,7 @@ def audit(
     from faultlines.cli.gate import Certificates, MeasuredRows, end_with_verdicts, gate
     from faultlines.cli.metrics import audit_changes
     from faultlines.render.text import to_text
+    from faultlines.results.protocol import plain_data
 
     changes = audit_changes(metric, options, baseline) if baseline.columns else None
     wanted = Certificates.of(signed) if changes is None else Certificates.of_change(signed, changes)
@@ -629,12 +619,9 @@ def audit(
     spelling: Spelling = "omit" if certificates else outputs.complete_command
     targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates, names)]))
     signed_off = dict(zip(names, certificates, strict=False)) | dict.fromkeys(result.skipped if certificates else ())
-    if json is not None:
-        written = {name: None if each is None else each.to_dict() for name, each in signed_off.items()}
-        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": written} if written else {})))
-    targets.write_csv(lambda: result.columns("groups"))
-    if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line(), certificates=signed_off)
+    targets.write_result(
+        result, {"certificates": plain_data(signed_off)} if signed_off else None, certificates=signed_off
+    )
     end_with_verdicts(
         results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, skipped=result.skipped, names=names
     )
@@ -725,7 +712,7 @@ def srm(
 ) -> None:
     """Are users divided between the variants as planned? If not, where does the mismatch come from?"""
     from faultlines.analyses.srm import srm as test_ratios
-    from faultlines.cli.gate import end_with_ratios
+    from faultlines.cli.gate import end_with_verdict
 
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
     by = attributes(rows.by) if rows.by else None
@@ -735,12 +722,9 @@ def srm(
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
     result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
     targets.say_result(result)
-    if json is not None:
-        targets.write_json(outputs.dumped(result.to_dict()))
-    if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line())
+    targets.write_result(result)
     if fail_on_mismatch:
-        end_with_ratios(result)
+        end_with_verdict(result)
 
 
 # ---------------------------------------------------------------------------------------------------------- confirm
@@ -784,7 +768,7 @@ def confirm(
     with gate(fail_unless_confirmed):
         result = confirm_clusters(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
     targets.say_result(result)
-    targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_result(result)
     if fail_unless_confirmed:
         end_with_confirmation(result, mismatch, unseen)
 
@@ -843,7 +827,7 @@ def monitor(
 def impact_ratio(*, options: opt.Impact, written: opt.ImpactOutput) -> None:
     """Tabulate impact ratios: selection rates over the highest one. With intervals and verdicts."""
     from faultlines.analyses.impact import impact_ratios
-    from faultlines.cli.gate import end_with_impact_ratios
+    from faultlines.cli.gate import end_with_verdict
 
     data = options.rows()
     output = opt.Output(json=written.json, report=written.report, title=written.title)
@@ -863,13 +847,9 @@ def impact_ratio(*, options: opt.Impact, written: opt.ImpactOutput) -> None:
         seed=options.seed,
     )
     targets.say_result(result)
-    targets.write_json(outputs.dumped(result.to_dict()))
-    targets.write_csv(lambda: result.columns("groups"))
-    targets.write_markdown(result.to_markdown)
-    if targets.report is not None:
-        result.report(targets.report, title=targets.title, command=outputs.command_line())
+    targets.write_result(result)
     if options.fail_below:
-        end_with_impact_ratios(result)
+        end_with_verdict(result)
 
 
 # ------------------------------------------------------------------------------------------------------------ power
@@ -919,5 +899,4 @@ def power(
             seed=claim.seed,
         )
     targets.say_result(result)
-    if json is not None:
-        targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_result(result)

@@ -88,8 +88,7 @@ def end_with_verdicts(
         reasons += [(name, [f"not compared ({reason})."]) for name, reason in (skipped or {}).items()]
         several = several or bool(skipped)
     texts = [f"{metric}: {text}" if several else text for metric, of_metric in reasons for text in of_metric]
-    if texts or ratios:
-        _end_inconclusive([*ratios, *texts])
+    _end_inconclusive([*ratios, *texts])
 
 
 def end_with_experiments(result: Experiments, missing: str = "bounds", mismatch: str = "inconclusive") -> None:
@@ -169,7 +168,7 @@ class LookGate:
         if harmed or (self.split and result.rejected):
             raise typer.Exit(SPLIT)
         texts = [note.text for note in result.warnings if note.code == RATIO]
-        if texts and self.mismatch == "inconclusive":
+        if self.mismatch == "inconclusive":
             _end_inconclusive(texts)
 
 
@@ -185,36 +184,26 @@ def end_with_confirmation(
     """
     from faultlines.render.clustering import mismatch_notes
 
-    if result.verdict == "inconclusive":
-        _end_inconclusive([result.headline])
-    if result.verdict == "not confirmed":
-        raise typer.Exit(SPLIT)
+    end_with_verdict(result)
     texts = [note.text for note in mismatch_notes(result.warnings)] if mismatch == "inconclusive" else []
     if missing == "bounds":
         texts += [note.text for note in result.notes if note.code in _MISSING and note.severity == "warning"]
-    if texts:
-        _end_inconclusive(texts)
+    _end_inconclusive(texts)
 
 
-def end_with_ratios(result: SampleRatios) -> None:
-    """End with the gate's exit code: 1 for a sample ratio mismatch, 3 when there are too few units to test."""
-    if result.verdict == "not testable":
-        _end_inconclusive([result.headline])
-    if result.verdict == "mismatch":
+def end_with_verdict(result: Confirmation | ImpactRatios | SampleRatios) -> None:
+    """End with the gate's exit code: 1 when the verdict says no, 3 when the data cannot show it."""
+    if result.verdict in ("failed", "mismatch", "not confirmed"):
         raise typer.Exit(SPLIT)
-
-
-def end_with_impact_ratios(result: ImpactRatios) -> None:
-    """End with the gate's exit code: 1 when a category is below the limit, 3 when the data cannot show it."""
-    if result.verdict == "failed":
-        raise typer.Exit(SPLIT)
-    if result.verdict != "passed":
+    if result.verdict in ("inconclusive", "not testable"):
         _end_inconclusive([result.headline])
 
 
 def _end_inconclusive(texts: Sequence[str]) -> None:
-    streams.tell_inconclusive(" ".join(texts))
-    raise typer.Exit(CANNOT_TELL)
+    """End with 3 where there are reasons to."""
+    if texts:
+        streams.tell_inconclusive(" ".join(texts))
+        raise typer.Exit(CANNOT_TELL)
 
 
 def _ratio_texts(results: Sequence[Clustering]) -> list[str]:

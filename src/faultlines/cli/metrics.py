@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from faultlines.cli import options as opt
 from faultlines.errors import Argument, InputError
 from faultlines.metrics.table import METRICS, Entry, Family, of_family, own_name, remedy_for
 
 if TYPE_CHECKING:
-    from faultlines.cli.options import ArmOptions, AuditOptions, Baseline, Claim, MeasuredOptions, Predictions
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.rows.keys import Bins
@@ -22,7 +22,7 @@ _MODEL_OPTIONS = ("threshold", "positive", "classes", "weight", "unit", "overlap
 _WIDTH = 70
 
 
-def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool = False) -> list[Metric]:
+def experiment_metrics(words: Sequence[str], arms: opt.ArmOptions, *, per_arm: bool = False) -> list[Metric]:
     """The metrics of an experiment, written as KIND:COLUMN or KIND:COLUMN/COLUMN.
 
     Args:
@@ -62,7 +62,7 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
     return metrics
 
 
-def name_treatments(arms: ArmOptions, data: object) -> ArmOptions:
+def name_treatments(arms: opt.ArmOptions, data: object) -> opt.ArmOptions:
     """The same arms with all treatments that occur in rows by name."""
     from faultlines.analyses.srm import list_variants
 
@@ -74,7 +74,9 @@ def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
     return treatments if treatments is None or len(treatments) > 1 else treatments[0] if treatments else None
 
 
-def model_metrics(words: Sequence[str], predictions: Predictions, baseline: Baseline | None = None) -> list[Metric]:
+def model_metrics(
+    words: Sequence[str], predictions: opt.Predictions, baseline: opt.Baseline | None = None
+) -> list[Metric]:
     """The metrics of a model by their names, from the columns that were given.
 
     Args:
@@ -96,7 +98,7 @@ def model_metrics(words: Sequence[str], predictions: Predictions, baseline: Base
     ]
 
 
-def audit_changes(words: Sequence[str] | None, options: AuditOptions, baseline: Baseline) -> list[Metric]:
+def audit_changes(words: Sequence[str] | None, options: opt.AuditOptions, baseline: opt.Baseline) -> list[Metric]:
     """The changes that an audit measures from another model's predictions or scores.
 
     Args:
@@ -104,24 +106,18 @@ def audit_changes(words: Sequence[str] | None, options: AuditOptions, baseline: 
         options: The columns of the audit.
         baseline: What the other model said.
     """
-    from faultlines.cli.options import Predictions
     from faultlines.metrics.names import default_names
 
-    columns = {name: getattr(options, name) for name in Predictions.__dataclass_fields__ if hasattr(options, name)}
+    columns = {name: getattr(options, name) for name in opt.Predictions.__dataclass_fields__ if hasattr(options, name)}
     given = {role: column for role in ("y_true", "y_pred", "score") if (column := columns[role]) is not None}
     names = words or default_names(given, predicts="y_pred" in given or options.threshold is not None)
-    return model_metrics(names, Predictions(**columns), baseline)
+    return model_metrics(names, opt.Predictions(**columns), baseline)
 
 
 def _changed(
-    entry: Entry,
-    metric: Metric,
-    columns: dict[str, str | None],
-    options: dict[str, Any],
-    baseline: dict[str, str],
+    entry: Entry, metric: Metric, columns: dict[str, str | None], options: dict[str, Any], baseline: dict[str, str]
 ) -> Metric:
     """The change of a metric from the baseline to the model."""
-    from faultlines.cli.options import name_options
     from faultlines.metrics.pairs import paired
 
     used = next((name for names in entry.columns for name in names if name != "y_true" and columns[name]), None)
@@ -136,7 +132,7 @@ def _changed(
         problem = f"names the column of {flag(used)}"
         raise InputError.duplicate(parameter, problem, "Name the column of another model.", baseline[used])
     first = _of_model(entry, columns | {used: baseline[used]}, options)
-    with name_options({"first": "metric", "second": "metric"}):
+    with opt.name_options({"first": "metric", "second": "metric"}):
         change = paired(first, metric)
     inputs = {  # errors about the other model's column name its own option
         role: replace(source, parameter=parameter) if source.column == baseline[used] else source
@@ -145,37 +141,39 @@ def _changed(
     return replace(change, inputs=inputs)
 
 
-def fresh_metric(measured: MeasuredOptions) -> Metric | str | None:
+def fresh_metric(measured: opt.MeasuredOptions) -> Metric | str | None:
     """What to measure in new rows: a metric of an experiment or of a model; that of before, or its name alone."""
-    options = asdict(measured)
-    word = options.pop("metric")
-    named = {name: value for name, value in options.items() if value is not None}
+    named = set_options(measured)
+    word = named.pop("metric", None)
     if word is None:
         if named:
             raise InputError.conflict(
                 ", ".join(named), "needs --metric", "Add --metric, or leave it out to measure as before."
             )
         return None
-    return _of_rows(word, named) if named else str(word)
+    return metric_of_options(word, named) if named else str(word)
 
 
-def metric_of_rows(measured: MeasuredOptions) -> Metric:
+def metric_of_rows(measured: opt.MeasuredOptions) -> Metric:
     """What to measure in rows: a metric of an experiment or of a model."""
-    named = {name: value for name, value in asdict(measured).items() if value is not None}
+    named = set_options(measured)
     if "metric" not in named:
         remedy = "Add for example --metric lift:revenue; for a table with one row per group, --estimate and --se."
         raise InputError.missing("metric", "is missing", remedy)
-    return _of_rows(named.pop("metric"), named)
+    return metric_of_options(named.pop("metric"), named)
 
 
-def _of_rows(word: str, named: dict[str, Any]) -> Metric:
+def set_options(*values: opt.MeasuredOptions | opt.Predictions | opt.Aggregates | opt.CountedArms) -> dict[str, Any]:
+    """The options that were given, by name."""
+    return {name: value for each in values for name, value in asdict(each).items() if value is not None}
+
+
+def metric_of_options(word: str, named: dict[str, Any]) -> Metric:
     """The metric of a word, of an experiment or of a model, with the options that were given."""
-    from faultlines.cli.options import ArmOptions, Predictions
-
     kind = word.partition(":")[0]
     own = own_name(kind)
     is_experiment = ":" in word or (own is not None and METRICS[own].family == "experiment")
-    family: Any = ArmOptions if is_experiment else Predictions
+    family: Any = opt.ArmOptions if is_experiment else opt.Predictions
     fields_of = {field.name for field in fields(family)}
     for name in named:
         if name not in fields_of:
@@ -185,8 +183,8 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
         for name in ("variant", "control"):
             if name not in named:
                 raise InputError.missing("metric", f"needs {flag(name)}", f"Add {flag(name)}.", word)
-        return experiment_metrics([word], ArmOptions(**named))[0]
-    return model_metrics([word], Predictions(**named))[0]
+        return experiment_metrics([word], opt.ArmOptions(**named))[0]
+    return model_metrics([word], opt.Predictions(**named))[0]
 
 
 def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, Any]) -> Metric:
@@ -288,10 +286,8 @@ def model_usage(*, without: Collection[str] = ()) -> str:
 
 def kinds_usage(options: Collection[str]) -> str:
     """Which options are for metrics of experiments and which for those of models, for a command that has both."""
-    from faultlines.cli.options import ArmOptions, Predictions
-
     arms, predictions = (
-        [field.name for field in fields(kind) if field.name in options] for kind in (ArmOptions, Predictions)
+        [field.name for field in fields(kind) if field.name in options] for kind in (opt.ArmOptions, opt.Predictions)
     )
     kinds = {
         "of an experiment": [name for name in arms if name not in predictions],
@@ -357,7 +353,7 @@ def planned_shares(text: str) -> dict[str, float]:
 _SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "folds": ("n", int)}
 
 
-def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
+def chosen_guarantee(claim: opt.Claim, split_unit: str | None = None) -> Guarantee:
     """The guarantee that was asked for."""
     from faultlines.guarantees import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
-from faultlines.cli.metrics import attributes, metric_of_rows
-from faultlines.cli.outputs import Targets, command_line, complete_command, is_table, table_of
+from faultlines.cli.metrics import attributes, metric_of_rows, set_options
+from faultlines.cli.outputs import Targets, complete_command, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.guarantees.state import lock_state, stage_state
 from faultlines.render.text import to_text
@@ -95,7 +95,7 @@ def take_look(
 
 
 def _take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> CommandLook:
-    table, has_metric = is_table(watched), any(value is not None for value in asdict(measured).values())
+    table, has_metric = is_table(watched), bool(set_options(measured))
     metric = None if table else metric_of_rows(measured)
     looks = len(monitor.result.looks)
     how: dict[str, Any] = {
@@ -131,7 +131,5 @@ def _reason_for_none(result: MonitorResult) -> str:
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
     has_reason = look.repeated or (look.result.finished and not look.taken)
     ended = "" if not has_reason else f"\nNo look was taken: {_reason_for_none(look.result)}."
-    if targets.report is not None:
-        look.result.report(targets.report, title=targets.title, command=command_line())
-    targets.write_json(look.result.to_json())
+    targets.write_result(look.result)
     targets.say(f"{to_text(look.result, spelling=complete_command)}{ended}")

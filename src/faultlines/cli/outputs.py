@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from csv import writer as csv_writer
 from dataclasses import dataclass
 from io import StringIO
+from itertools import combinations, product
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -38,20 +38,23 @@ _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud8
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Where results go; made by `checked`."""
+    """Where results go; made by `checked`.
 
-    json: Path | None
-    json_to_stdout: bool
-    report: Path | None
+    Attributes:
+        paths: The file of each option.
+        stdout: The option whose data take the place of the text; "" for none.
+        plots: The pictures, one for each result.
+        title: What stands at the head of the page.
+    """
+
+    paths: Mapping[str, Path]
+    stdout: str
     plots: tuple[Path, ...]
     title: str | None
-    csv: Path | None = None
-    csv_to_stdout: bool = False
-    markdown: Path | None = None
 
     def say(self, words: str) -> None:
         """The result as text, unless stdout is taken by data."""
-        if not self.json_to_stdout and not self.csv_to_stdout:
+        if not self.stdout:
             streams.say(words)
 
     def say_result(self, result: Result) -> None:
@@ -60,31 +63,44 @@ class Targets:
 
         self.say(to_text(result, spelling=complete_command))
 
-    def write_csv(self, columns: Callable[[], Mapping[str, Sequence[Any]]]) -> None:
-        """A table as csv to where it was wanted, if it was; it is made only then."""
-        if self.csv is None and not self.csv_to_stdout:
-            return
-        table, text = columns(), StringIO()
-        writer = csv_writer(text, lineterminator="\n")
-        for row in [tuple(table), *zip(*table.values(), strict=True)]:
-            writer.writerow([spreadsheet_cell(cell) for cell in row])
-        if self.csv_to_stdout:
-            streams.print_data(text.getvalue().removesuffix("\n"))
-        elif self.csv is not None:
-            files.write("csv", self.csv, text.getvalue())
+    def wants(self, option: str) -> bool:
+        """Whether an output was asked for."""
+        return option == self.stdout or option in self.paths
 
-    def write_markdown(self, text: Callable[[], str]) -> None:
-        """Markdown to where it was wanted, if it was; it is made only then."""
-        if self.markdown is not None:
-            files.write("markdown", self.markdown, text())
+    def write_result(self, result: Result, more: Mapping[str, Any] | None = None, **page: Any) -> None:
+        """JSON, the table of groups, Markdown and the page of a result, of these what was wanted.
 
-    def write_json(self, plain: str) -> None:
-        """JSON to where it was wanted, if it was."""
-        safe = _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", plain)
-        if self.json_to_stdout:
-            streams.print_data(safe)
-        elif self.json is not None:
-            files.write("json", self.json, safe + "\n")
+        Args:
+            result: The result.
+            more: What its JSON has beside its own.
+            page: Options of its page.
+        """
+        from faultlines.results.protocol import TabularResult
+
+        if self.wants("json"):
+            self._write_json(result.to_dict() | dict(more or {}))
+        if self.wants("csv") and isinstance(result, TabularResult):
+            table, text = result.columns("groups"), StringIO()
+            writer = csv_writer(text, lineterminator="\n")
+            for row in [tuple(table), *zip(*table.values(), strict=True)]:
+                writer.writerow([spreadsheet_cell(cell) for cell in row])
+            self._put("csv", text.getvalue())
+        if self.wants("markdown"):
+            self._put("markdown", result.to_markdown())
+        if self.wants("report"):
+            result.report(self.paths["report"], title=self.title, command=command_line(), **page)
+
+    def _put(self, option: str, text: str) -> None:
+        if option == self.stdout:
+            streams.print_data(text.removesuffix("\n"))
+        else:
+            files.write(option, self.paths[option], text)
+
+    def _write_json(self, data: dict[str, Any]) -> None:
+        from faultlines.results.protocol import json_text
+
+        safe = _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", json_text(data, 2))
+        self._put("json", safe + "\n")
 
     def write(
         self,
@@ -94,7 +110,7 @@ class Targets:
         certificates: Sequence[Certificate | None] = (),
     ) -> None:
         """JSON, page and pictures of results; several are one list, one page, and numbered pictures."""
-        if self.json is not None or self.json_to_stdout:
+        if self.wants("json"):
             data = [result.to_dict() for result in results]
             for item, check in zip(data, self_checks, strict=False):
                 item["self_check"] = check.to_dict()
@@ -106,10 +122,10 @@ class Targets:
 
                 for item in data:  # said once, before the metrics
                     item["notes"] = [note for note in item["notes"] if note["code"] != RATIO]
-                self.write_json(dumped({**metrics_data(results), "metrics": data}))
+                self._write_json({**metrics_data(results), "metrics": data})
             else:
-                self.write_json(dumped(data[0]))
-        if self.report is not None:
+                self._write_json(data[0])
+        if self.wants("report"):
             from faultlines.render.page import write_page
 
             count = f"{len(results)} metrics, corrected by Holm at α = {alpha:g}"
@@ -117,7 +133,7 @@ class Targets:
             write_page(
                 results,
                 [result.groups.metric for result in results],
-                self.report,
+                self.paths["report"],
                 title=self.title,
                 note=note if len(results) > 1 else None,
                 command=command_line(),
@@ -139,7 +155,8 @@ def command_line() -> str:
 
 _FEW_FILES = 3  # files that are repeated by name
 _OUTPUTS = ("json", "report")
-_OF_MODEL = ("y-true", "y-pred", "score", "threshold", "positive", "classes", "baseline", "baseline-score")
+_MODEL_COLUMNS = ("y-true", "y-pred", "score")
+_OF_MODEL = (*_MODEL_COLUMNS, "threshold", "positive", "classes", "baseline", "baseline-score")
 
 _TYPED: ContextVar[dict[str, Any]] = ContextVar("typed options", default={})  # noqa: B039 - never changed in place
 
@@ -183,8 +200,8 @@ def _options_of(command: NextCommand, typed: Mapping[str, Any]) -> tuple[str, Se
         return command.name, command.needs, command.may_need
     if "se" in typed:
         return "estimates", ("by", "estimate", "se"), ("n", "dof")
-    of_model = [name for name in _OF_MODEL if name in typed]
-    if of_model and of_model != ["baseline"]:  # a plan has a baseline, too: the rate before
+    if any(name in typed for name in _MODEL_COLUMNS):
+        of_model = [name for name in _OF_MODEL if name in typed]
         return "model", ("by", "metric", *of_model), command.may_need
     return "experiment", command.needs, command.may_need
 
@@ -236,11 +253,6 @@ def _without(words: Sequence[str], name: str) -> list[str]:
     ]
 
 
-def dumped(plain: dict[str, Any]) -> str:
-    """Plain data as JSON."""
-    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False, default=str)
-
-
 # -------------------------------------------------------------------------------------------------- before the work
 
 
@@ -269,28 +281,23 @@ def checked(
     for option, path in (("report", output.report), ("plot", output.plot)):
         if path is not None:
             checks.need_report(option)
-    to_stdout, csv_to_stdout = str(output.json) == "-", str(csv) == "-"
-    if to_stdout and csv_to_stdout:
+    wanted = {"json": output.json, "csv": csv, "markdown": markdown, "report": output.report}
+    to_stdout = [option for option in ("json", "csv") if str(wanted[option]) == "-"]
+    if len(to_stdout) > 1:
         raise InputError.conflict("json, csv", "both go to stdout", "Write one of them to a file.", form="clause")
-    table = None if csv is None or csv_to_stdout else files.target("csv", csv)
-    data = None if output.json is None or to_stdout else files.target("json", output.json)
-    text = None if markdown is None else files.target("markdown", markdown)
-    page = None if output.report is None else files.target("report", output.report, (".html", ".htm"))
+    paths = {
+        option: files.target(option, path, (".html", ".htm") if option == "report" else ())
+        for option, path in wanted.items()
+        if path is not None and option not in to_stdout
+    }
     plots = () if output.plot is None else _pictures(output.plot, results)
-    outputs = [
-        ("json", data),
-        ("csv", table),
-        ("markdown", text),
-        ("report", page),
-        *(("plot", plot) for plot in plots),
-    ]
-    named = [(option, path) for option, path in outputs if path is not None]
+    named = [*paths.items(), *(("plot", plot) for plot in plots)]
     for option, path in named:
         _check_writable(Argument(option, path), path)
     _check_distinct(named)
     if named:
         _check_not_read(named, inputs, also)
-    return Targets(data, to_stdout, page, plots, output.title, table, csv_to_stdout, text)
+    return Targets(paths, "".join(to_stdout), plots, output.title)
 
 
 def _pictures(path: Path, results: int) -> tuple[Path, ...]:
@@ -326,24 +333,19 @@ def _mode(place: Path) -> int | None:
 
 
 def _check_distinct(named: Sequence[tuple[str, Path]]) -> None:
-    for i, (option, path) in enumerate(named):
-        for other, earlier in named[:i]:
-            if _same(path, earlier):
-                raise InputError.duplicate(
-                    f"{other}, {option}", f"are the same file, {str(path)!r}", "Give each a name of its own."
-                )
+    for (other, earlier), (option, path) in combinations(named, 2):
+        if _same(path, earlier):
+            problem = f"are the same file, {str(path)!r}"
+            raise InputError.duplicate(f"{other}, {option}", problem, "Give each a name of its own.")
 
 
 def _check_not_read(named: Sequence[tuple[str, Path]], inputs: Sequence[str | Path], also: Sequence[Path]) -> None:
     from faultlines.engines.readers import find_files
 
     read = [*also, *find_files([source for source in inputs if str(source) != "-"])]
-    for option, path in named:
-        for source in read:
-            if _same(path, source):
-                raise InputError.conflict(
-                    option, "is a file that is read", "Give the output a name of its own.", str(path)
-                )
+    for (option, path), source in product(named, read):
+        if _same(path, source):
+            raise InputError.conflict(option, "is a file that is read", "Give the output a name of its own.", str(path))
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from contextlib import suppress
 
 from faultlines.errors import UNSET, Argument, InputError
@@ -88,7 +87,7 @@ def close_stdout() -> None:
 
 def tell(words: str) -> None:
     """One line to stderr, if there is one."""
-    _err(f"faultlines: {printable(' '.join(words.split()))}\n")
+    tell_lines(f"faultlines: {printable(' '.join(words.split()))}\n")
 
 
 def tell_inconclusive(words: str) -> None:
@@ -96,12 +95,8 @@ def tell_inconclusive(words: str) -> None:
     tell(words if words.lower().startswith("inconclusive") else f"inconclusive: {words}")
 
 
-def tell_traceback() -> None:
-    """Where the error that is being handled came from, to stderr."""
-    _err(printable_lines(traceback.format_exc()))
-
-
-def _err(words: str) -> None:
+def tell_lines(words: str) -> None:
+    """Lines to stderr, if there is one."""
     with suppress(OSError, ValueError, AttributeError):  # AttributeError: it is None
         sys.stderr.write(words)
         sys.stderr.flush()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from faultlines import checks, formats
-from faultlines import files as file_writer
+from faultlines import formats
 from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.metrics.table import Adverse
@@ -46,7 +44,7 @@ def headline(result: Audit) -> str:
 
 def contrast_text(result: Clustering) -> str:
     """Which clusters differ and by how much; the headline where nothing differs."""
-    return clustering.contrast(result) or clustering.headline(result)
+    return clustering.contrast(result) or result.headline
 
 
 def exclusion_text(result: Clustering) -> str:
@@ -106,12 +104,18 @@ def _farthest_cluster(c: Clustering) -> tuple[int, float]:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: Audit) -> tuple[Note, ...]:
+def notes(result: Audit) -> Iterator[Note]:
     """What was found, what was noticed in the rows, what was done to them, and what was not compared."""
-    warnings = (*_row_notes(result, clustering.ratio_notes), *_row_notes(result, clustering.data_notes))
-    exclusions = _row_notes(result, clustering.exclusion_notes)
-    differences = (*_finding_notes(result), *_contrast_notes(result))
-    return (*differences, *warnings, *cut_notes(result.cut), *exclusions, *_skipped_notes(result))
+    for finding in findings(result):
+        yield Note("difference", finding.text, fields={"comparison": finding.comparison.name})
+    yield from _contrast_notes(result)
+    yield from _row_notes(result, clustering.ratio_notes)
+    yield from _row_notes(result, clustering.data_notes)
+    yield from cut_notes(result.cut)
+    yield from _row_notes(result, clustering.exclusion_notes)
+    for name, reason in result.skipped.items():
+        fields = {"comparison": name, "error": result.skipped_codes.get(name)}
+        yield Note("not compared", f"Not compared: {name} ({reason}).", "warning", fields)
 
 
 def next_step(result: Audit) -> Note | None:
@@ -125,11 +129,6 @@ def next_step(result: Audit) -> Note | None:
     call = f"fl.certify(audit[{result.names[0]!r}], gap=GAP)"
     command = NextCommand(changes={"certify": "GAP"})
     return next_note("choose a gap that would be acceptable and certify it with", call, command)
-
-
-def _finding_notes(result: Audit) -> Iterator[Note]:
-    for finding in findings(result):
-        yield Note("difference", finding.text, fields={"comparison": finding.comparison.name})
 
 
 def _contrast_notes(result: Audit) -> Iterator[Note]:
@@ -168,28 +167,22 @@ def _row_notes(result: Audit, notes_of: Callable[[Clustering], Iterable[Note]]) 
         yield Note(code, words, original.severity, {**original.fields, "comparisons": tuple(names)})
 
 
-def _skipped_notes(result: Audit) -> Iterator[Note]:
-    for name, reason in result.skipped.items():
-        text = formats.printable(f"Not compared: {name} ({reason}).")
-        code = result.skipped_codes.get(name)
-        yield Note("not compared", text, "warning", {"comparison": name, "error": None if code is None else str(code)})
-
-
 # ------------------------------------------------------------------------------------------------------------ as text
 
 
 def document(result: Audit, *, complete: bool = False) -> Document:
     """The parts of an audit as text; `complete` is with all comparisons and more groups."""
-    differences = [note.text for note in notes(result) if note.code == "difference"]
-    others = [note.text for note in notes(result) if note.code != "difference"]
-    shown = len(notes(result)) if complete else _COMPARISONS
+    all_notes = list(notes(result))
+    differences = [note.text for note in all_notes if note.code == "difference"]
+    others = [note.text for note in all_notes if note.code != "difference"]
+    shown = len(all_notes) if complete else _COMPARISONS
     tables = [_comparison_table(result, complete), *group_tables(result, complete=complete)]
     hidden: dict[Hidden, int] = {
         "row": _hidden_rows(result, complete=complete),
         "note": len(differences[shown:]) + len(others[shown:]),
     }
     return Document(
-        [headline(result), *differences[:shown]],
+        [result.headline, *differences[:shown]],
         [table for table in tables if table.rows],
         others[:shown],
         {what: count for what, count in hidden.items() if count},
@@ -359,39 +352,35 @@ _NOT_TO_CONCLUDE = (
 )
 
 
-def write_audit_page(
+def page(
     audit: Audit,
-    path: str | PathLike[str],
     *,
-    title: str | None = None,
-    command: str | None = None,
-    adverse: Adverse | Mapping[str, Adverse] | None = None,
-    certificates: Mapping[str, Certificate | None] | None = None,
-) -> None:
-    """Write the page of an audit; for the options see `Audit.report`."""
-    checks.need_report("report()")
+    title: str | None,
+    command: str | None,
+    adverse: Adverse | Mapping[str, Adverse] | None,
+    certificates: Mapping[str, Certificate | None] | None,
+) -> str:
+    """The page of an audit; for the options see `Audit.report`."""
     from faultlines.render.page import next_step as step_lines
     from faultlines.render.page import rendered
 
-    for name, value in {"title": title, "command": command}.items():
-        checks.text(name, value)
     signed = _certificates(certificates, audit)
     reported = findings(audit)
     results = [finding.comparison.result for finding in reported]
     sides = adverse_sides(adverse, results, [finding.comparison.name for finding in reported])
-    target = file_writer.target("report", path, (".html", ".htm"))
     tables = describe_groups(audit)
     values = _values_of_groups(audit)
+    first = _READING[0] if audit.correction == "holm" else _READING_BH
     with progress("drawing the page", len(reported)) as advance:
         sections = []
         for number, (finding, side) in enumerate(zip(reported, sides, strict=True)):
             sections.append(_section(finding, number, side, values))
             advance(1)
-    text = rendered(
+    return rendered(
         "audit.html",
-        title=title or headline(audit),
+        title=title or audit.headline,
         head=title or "",
-        headline=headline(audit),
+        headline=audit.headline,
         next=[] if signed else step_lines(audit, command),
         certificates=signed,
         kind="audit",
@@ -402,10 +391,9 @@ def write_audit_page(
         interval=f"{formats.level(audit.alpha)} interval",
         notes=[note.text for note in audit.notes if note.code not in _WITH_FINDINGS],
         facts=_facts(audit, command),
-        reading=_reading(audit),
+        reading=[words.format(alpha=f"{100 * audit.alpha:g}%") for words in (first, *_READING[1:])],
         dont=_NOT_TO_CONCLUDE,
     )
-    file_writer.write("report", target, text)
 
 
 def _certificates(certificates: Any, audit: Audit) -> list[dict[str, Any]]:
@@ -421,12 +409,6 @@ def _certificates(certificates: Any, audit: Audit) -> list[dict[str, Any]]:
             raise InputError.wrong_type("certificates", "holds something else than certificates", remedy, name)
         parts.append({"name": name, "reason": audit.skipped.get(name), **(certificate_data(certificate) or {})})
     return parts
-
-
-def _reading(audit: Audit) -> list[str]:
-    level = f"{100 * audit.alpha:g}%"
-    first = _READING[0] if audit.correction == "holm" else _READING_BH
-    return [words.format(alpha=level) for words in (first, *_READING[1:])]
 
 
 # --------------------------------------------------------------------------------------------------------- one finding
@@ -452,6 +434,7 @@ def _section(
     number_format = c.number_formats[0] if len(c.number_formats) == 1 else None
     groups = level_values(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
     stratum = stratum_text(comparison.stratum)
+    in_all_rows = c.overall.effects[0].estimate if c.in_all_rows is None else c.in_all_rows[0]
     return {
         "key": f"f{number + 1}",
         "number": number + 1,
@@ -474,15 +457,10 @@ def _section(
         ],
         "between": max(len(c.clusters) - _PRINTED_CLUSTERS, 0),
         "header": clustering.effect_headers(c),
-        "plot": plot_rows(groups, _value_in_all_rows(c), number_format) if number_format is not None else None,
+        "plot": None if number_format is None else plot_rows(groups, in_all_rows, number_format),
         "averages": [note.text for note in clustering.average_notes(c)],
         "excluded": _excluded(c),
     }
-
-
-def _value_in_all_rows(c: Clustering) -> float:
-    """The first effect in all rows."""
-    return c.overall.effects[0].estimate if c.in_all_rows is None else c.in_all_rows[0]
 
 
 def _excluded(c: Clustering) -> list[str]:

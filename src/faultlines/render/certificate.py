@@ -12,11 +12,7 @@ import numpy as np
 from faultlines import formats
 from faultlines.estimates.labels import Label, key_of, level_name, naming
 from faultlines.estimates.reasons import ReasonCode
-from faultlines.render.clustering import (
-    RATIO,
-    mismatch_notes,
-    other_notes,
-)
+from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
 from faultlines.render.rows import dropped_notes, excluded_notes, lacking_columns, missing_fields
 from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
 from faultlines.results.certificate import ALL_PAIRS, ANY, DIRECTIONS, OVERALL, Certificate, CertifiedGroup, Status
@@ -224,14 +220,10 @@ def _reference(result: Certificate, pair: str) -> tuple[str, str]:
         return f"the {result.against} {result.metric}", ""
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
     if not isinstance(result.against, str):
-        return _fixed(result), of_metric
+        value = float(result.against)
+        text = f"{100 * value:.3g}{result.units[0]}" if all(result.units) else f"{value:.3g}"
+        return "zero" if value == 0 else text, of_metric
     return pair if result.against == ALL_PAIRS else result.against, of_metric
-
-
-def _fixed(result: Certificate) -> str:
-    """The fixed value that groups are compared with."""
-    value = float(result.against)
-    return "zero" if value == 0 else f"{100 * value:.3g}{result.units[0]}" if all(result.units) else f"{value:.3g}"
 
 
 def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> str:
@@ -289,12 +281,8 @@ def rounded_like(value: float, limit: float, *, up: bool) -> str:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: Certificate) -> tuple[Note, ...]:
+def notes(result: Certificate) -> Iterator[Note]:
     """What a reader must know beside the table."""
-    return tuple(_notes(result))
-
-
-def _notes(result: Certificate) -> Iterator[Note]:
     yield from mismatch_notes(result.warnings)
     if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
@@ -305,12 +293,13 @@ def _notes(result: Certificate) -> Iterator[Note]:
         text = f"{some} can be neither passed nor failed: {names}."
         yield Note("inconclusive groups", text, fields={"groups": len(undecided)})
     yield Note(
-        "method",
-        "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous.",
+        "method", "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous."
     )
     yield from _average_notes(result)
-    for i, (gap, certifiable) in enumerate(zip(_gaps(result), _certifiables(result), strict=True)):
-        if _is_wide(result, i, gap, certifiable):
+    certifiables = result.certifiable if result.parts else (result.certifiable,)
+    for i, (gap, certifiable) in enumerate(zip(_gaps(result), certifiables, strict=True)):
+        is_share = all(abs(value) < 1 for value in _numbers(result, result.groups, i, "estimate"))
+        if is_share and not result.ratio and gap >= 1 > certifiable:  # it looks like one in per cent: 2 for 2%
             yield Note(
                 "wide gap",
                 f"The gap is {_size(result, gap, i)}, and no effect is beyond ±1: check its unit (0.02 is two points).",
@@ -355,7 +344,7 @@ def _next_of_inconclusive(result: Certificate) -> Note | None:
         return _next_of_excluded(result, call)
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
         return None
-    gap, farthest = _certifiable_number(result), [result.farthest]
+    gap, farthest = rounded_like(result.certifiable, result.gap, up=not result.ratio), [result.farthest]
     what = f"collect more rows of {formats.members(farthest, naming(result.attributes), _NAME)}"
     if _share_lacking(result, result.farthest) > LARGE_SHARE:
         what = f"complete the missing values of {_values_of(result, farthest)}"
@@ -416,11 +405,6 @@ def _gap_argument(result: Certificate) -> str:
     return f"[{gaps}]" if result.parts else gaps
 
 
-def _certifiable_number(result: Certificate) -> str:
-    """The gap that can be certified, as it is asked for."""
-    return rounded_like(result.certifiable, result.gap, up=not result.ratio)
-
-
 def _missing_notes(result: Certificate) -> Iterator[Note]:
     """What was done about missing values and unknown attributes, and what they may change."""
     counts = result.missing_values
@@ -462,16 +446,6 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
 
-def _certifiables(result: Certificate) -> tuple[float, ...]:
-    return tuple(result.certifiable) if result.parts else (result.certifiable,)
-
-
-def _is_wide(result: Certificate, i: int, gap: float, certifiable: float) -> bool:
-    """Whether a gap looks like one in per cent where effects are shares: 2 for 2%."""
-    values = _numbers(result, result.groups, i, "estimate")
-    return not result.ratio and gap >= 1 > certifiable and all(abs(value) < 1 for value in values)
-
-
 def _average_notes(result: Certificate) -> Iterator[Note]:
     """That groups are compared with the mean of their values, where the value in all rows is another one."""
     if not result.averaged or result.against != OVERALL:
@@ -486,7 +460,7 @@ def _average_notes(result: Certificate) -> Iterator[Note]:
     else:
         of_all = ", ".join(_value_texts(result, total))
         text += f". The {result.metric} in all rows is {of_all}; to compare with that, give it as against."
-    yield Note("overall of groups", formats.printable(text), fields={"mean": mean, "in_all_rows": total})
+    yield Note("overall of groups", text, fields={"mean": mean, "in_all_rows": total})
 
 
 def _value_texts(result: Certificate, values: Sequence[float]) -> list[str]:
@@ -522,7 +496,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
 
 def document(result: Certificate, *, complete: bool = False) -> Document:
     """The parts of a certificate as text; `complete` is with all groups."""
-    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), result.headline]
     closing = [note.text for note in notes(result) if note.code != RATIO]
     return Document(opening, [group_table(result, complete=complete)], closing)
 

@@ -74,11 +74,9 @@ _COUNTS = dict(enumerate("one two three four five six seven eight nine ten".spli
 
 def headline(c: Clustering) -> str:
     """The result in one sentence, with the number of clusters."""
-    return formats.printable(_headline(c))
-
-
-def _headline(c: Clustering) -> str:
-    groups, basis = c.groups, p_and_alpha(c)
+    groups = c.groups
+    adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
+    basis = f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
     if len(groups) == 1:
         return f"There is only one group, so there is nothing to compare (p = 1, α = {c.alpha:.3g})."
     metric = "" if groups.metric == "effect" else f" in {groups.metric}"
@@ -165,12 +163,6 @@ def outlier_group(c: Clustering) -> int | None:
     return int(np.flatnonzero(c.labels == alone[0].number)[0])
 
 
-def p_and_alpha(c: Clustering) -> str:
-    """The p of the result, adjusted too where several were corrected, and α."""
-    adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
-    return f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
-
-
 def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
     """Which clusters differ and by how much: the outermost in each effect; nothing where none differ.
 
@@ -190,7 +182,9 @@ def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
         low, high = (c.clusters[int(place(values))] for place in (np.argmin, np.argmax))
         metric = formats.printable(parts[i] if parts else c.groups.metric)
         side = adverse[i] if adverse else None
-        if len(parts) > 1 and not _is_apart(low.effects[i], high.effects[i]):
+        below, above = low.effects[i], high.effects[i]
+        allowed = math.hypot(below.upper - below.estimate, above.estimate - above.lower)  # by both intervals together
+        if len(parts) > 1 and not above.estimate - below.estimate > allowed:
             alike.append(metric)
         else:
             (harmful if side else neutral).append(_difference(c, i, metric, low, high, first_sides[i]))
@@ -205,11 +199,6 @@ def _sides(c: Clustering, adverse: AdverseSides) -> AdverseSides:
     recipe = "" if c.groups.estimates is None else c.groups.estimates.recipe
     own = [traits.adverse for traits in traits_by_effect(recipe, len(c.effect_names))]
     return tuple(side or mine for side, mine in zip(adverse or own, own, strict=True))
-
-
-def _is_apart(low: Effect, high: Effect) -> bool:
-    """Whether two effects differ by more than their intervals allow for, taken together."""
-    return high.estimate - low.estimate > math.hypot(low.upper - low.estimate, high.estimate - high.lower)
 
 
 def _small_cluster(c: Clustering) -> int | None:
@@ -355,7 +344,8 @@ def notes(c: Clustering) -> tuple[Note, ...]:
             *membership_notes(c, c.alpha),
             *detection_notes(c),
         ]
-    return (*ratio_notes(c), *equality_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
+    about_data = (*data_notes(c), *evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
+    return (*ratio_notes(c), *equality_notes(c), *overall_notes(c), *about_groups, *about_data)
 
 
 def equality_notes(c: Clustering) -> Iterator[Note]:
@@ -415,11 +405,6 @@ def _option_of(attribute: str | Bins) -> str:
     if attribute.quantiles is not None:
         return f"{attribute.column}:q{attribute.quantiles}"
     return attribute.column if attribute.width is None else f"{attribute.column}:{attribute.width:g}"
-
-
-def quick_notes(c: Clustering) -> tuple[Note, ...]:
-    """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
-    return (*data_notes(c), *evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
 
 
 def evidence_notes(c: Clustering) -> Iterator[Note]:
@@ -522,7 +507,7 @@ def sample_ratio_note(ratio: SampleRatio) -> Note:
         f"Sample ratio mismatch in {where}: {shares}, {formats.share(ratio.expected, 1)} expected ({why}; "
         f"{formats.p_is(ratio.log_pvalue)}). Check assignment and logging there before you read effects."
     )
-    return Note(RATIO, formats.printable(text), "warning", ratio.to_dict())
+    return Note(RATIO, text, "warning", ratio.to_dict())
 
 
 def overall_notes(c: Clustering) -> Iterator[Note]:
@@ -537,7 +522,7 @@ def overall_notes(c: Clustering) -> Iterator[Note]:
             texts.append(f"{effect_name}{number(effect.estimate)} ({interval}, {formats.p_is(math.log(p))})")
         text = f"{name_of(arm.treatment)} against {name_of(arm.control)}{where}: {'; '.join(texts)}."
         fields = {"treatment": str(arm.treatment), "control": str(arm.control), "pvalue": plain(arm.pvalues)}
-        yield Note(OVERALL, formats.printable(text), fields=fields)
+        yield Note(OVERALL, text, fields=fields)
 
 
 def average_notes(c: Clustering) -> Iterator[Note]:
@@ -632,7 +617,7 @@ def detection_notes(c: Clustering) -> Iterator[Note]:
     """What a result without clusters does not rule out."""
     for i, limit in enumerate(c.detection_limits):
         for code, text in _detection_texts(c, i, limit):
-            yield Note(code, formats.printable(text))
+            yield Note(code, text)
 
 
 def _detection_texts(c: Clustering, part: int, limit: DetectionLimit) -> Iterator[tuple[str, str]]:
@@ -717,8 +702,7 @@ def _explained_texts(c: Clustering, finer: Set[str]) -> list[str]:
         }
         # What is nested follows what it is nested in, in the order of the attributes.
         ranked = sorted(
-            shares,
-            key=lambda row: (row.attribute == COMBINATIONS, row.attribute in finer, -shares[row] * (not finer)),
+            shares, key=lambda row: (row.attribute == COMBINATIONS, row.attribute in finer, -shares[row] * (not finer))
         )
         named = []
         for row in ranked:
@@ -829,7 +813,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     membership = [note.text for note in membership_notes(c, level)]
     is_uncertain = not c.certain_at(level).all()
     lead = contrast(c, adverse)
-    evidence = [*([headline(c)] if lead else []), *overall_lines(c)]
+    evidence = [*([c.headline] if lead else []), *overall_lines(c)]
     evidence += [] if is_uncertain else membership
     evidence += [note.text for some in (evidence_notes(c), interval_notes(c), data_notes(c)) for note in some]
     # Detection limits take a moment to compute: they are told of the result's own level alone.
@@ -843,7 +827,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     uncertain += [] if c.excluded or c.dropped else ["No group was excluded and no row was dropped."]
     sentences = [_cluster_sentence(c, i, standing[i]) for i in described] if c.rejected else []
     return Decision(
-        lead or headline(c),
+        lead or c.headline,
         tuple(sentences),
         len(standing) - len(described),
         tuple(map(formats.printable, evidence)),
@@ -890,7 +874,7 @@ def harm_statuses(c: Clustering, adverse: AdverseSides) -> list[str]:
 
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
-    opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
+    opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), c.headline, *filter(None, [contrast(c)])]
     opening += [*(note.text for note in equality_notes(c)), *overall_lines(c)]
     skipped = {RATIO, OVERALL, EQUALITY, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
     closing = [note.text for note in c.notes if note.code not in skipped]

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from faultlines import formats
 from faultlines.estimates.labels import name_of
+from faultlines.metrics.table import Adverse
 from faultlines.render import clustering
 from faultlines.render.data import overall_effect
 from faultlines.render.rows import dropped_notes
 from faultlines.render.text import Document, Hidden, NextCommand, Spelling, TextTable, next_lines, next_note
 from faultlines.results.clustering import Clustering
-from faultlines.results.collection import Collection, Experiments
+from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note, probability
 
 _ROWS = 20  # experiments in a table of text output
 _NOTES = 40  # notes that are printed
+_ON_A_PAGE = 1_000  # experiments in the overview of a page
 _LISTED = 112  # characters of a list of experiments
 
 
 # ------------------------------------------------------------------------------------------------------- the headline
 
 
-def headline(result: Collection) -> str:
+def headline(result: Experiments) -> str:
     """In how many of them groups differ."""
-    basis = CORRECTIONS[result.correction]
-    basis += f", {result.guarantee.name}" if isinstance(result, Experiments) else ""
+    basis = f"{CORRECTIONS[result.correction]}, {result.guarantee.name}"
     counts = f"{len(result.rejected):,} of {formats.amount(len(result), result.noun)}"
     return f"Groups differ in {counts} ({basis}, α = {result.alpha:g})."
 
 
-def correction_text(result: Collection) -> str:
+def correction_text(result: Experiments) -> str:
     """How they were corrected for their number, and which could not be compared."""
     count = formats.amount(len(result), result.noun)
     text = f"{count}, corrected by {CORRECTIONS[result.correction]} at α = {result.alpha:g}"
@@ -44,12 +47,7 @@ def correction_text(result: Collection) -> str:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: Collection) -> tuple[Note, ...]:
-    """What was not compared, and what was excluded."""
-    return tuple(_experiment_notes(result)) if isinstance(result, Experiments) else ()
-
-
-def next_step(result: Collection) -> Note | None:
+def next_step(result: Experiments) -> Note | None:
     """Read the surest of them, or plan for more data."""
     if not result.rejected:
         call = "fl.power(data)"
@@ -59,7 +57,8 @@ def next_step(result: Collection) -> Note | None:
     return next_note(f"read the clusters of {name} with", f"print(result[{name}])", page)
 
 
-def _experiment_notes(result: Experiments) -> Iterator[Note]:
+def notes(result: Experiments) -> Iterator[Note]:
+    """What was not compared, and what was excluded."""
     yield from _mismatch_notes(result)
     if not result.rejected and len(single_group_names := _single_groups(result)) < len(result):
         yield Note("smallest p", f"Smallest {formats.p_is(float(result.log_pvalues.min()))}.")
@@ -93,7 +92,7 @@ def _mismatch_notes(result: Experiments) -> Iterator[Note]:
         worst = clustering.sample_ratio_note(ratios[names[0]])
         listed = formats.members(names, str, _LISTED, "; ")
         text = f"Sample ratio mismatch in {formats.amount(len(names), result.noun)}: {listed}. {names[0]}: {worst.text}"
-        yield Note(clustering.RATIO, formats.printable(text), "warning", {"experiments": names, **worst.fields})
+        yield Note(clustering.RATIO, text, "warning", {"experiments": names, **worst.fields})
 
 
 def _single_groups(result: Experiments) -> list[str]:
@@ -101,19 +100,41 @@ def _single_groups(result: Experiments) -> list[str]:
     return [name for name, count in zip(result.names, result.group_counts, strict=True) if count < 2]
 
 
+# ------------------------------------------------------------------------------------------------------------ the page
+
+
+def page(
+    result: Experiments, *, title: str | None, command: str | None, adverse: Adverse | Mapping[str, Adverse] | None
+) -> str:
+    """The page over all of them, with a part for each of the twenty surest."""
+    from faultlines.render.page import page_text
+
+    shown = np.argsort(result.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
+    return page_text(
+        [result.result_at(place) for place in shown],
+        [result.names[place] for place in shown],
+        title=title,
+        note=correction_text(result),
+        command=command,
+        left=len(result) - len(shown),
+        rejected=len(result.rejected),
+        adverse=adverse,
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ as text
 
 
-def document(result: Collection, *, complete: bool = False) -> Document:
+def document(result: Experiments, *, complete: bool = False) -> Document:
     """The parts of several results as text; `complete` is with all of them."""
     table = _experiment_table(result, complete)
     texts = [note.text for note in notes(result)]
     shown = texts if complete else texts[:_NOTES]
     hidden: dict[Hidden, int] = {"note": len(texts) - len(shown)} if len(shown) < len(texts) else {}
-    return Document([headline(result)], [table] if table.rows else [], shown, hidden)
+    return Document([result.headline], [table] if table.rows else [], shown, hidden)
 
 
-def _experiment_table(result: Collection, complete: bool) -> TextTable:
+def _experiment_table(result: Experiments, complete: bool) -> TextTable:
     """The experiments in which groups differ, the surest first."""
     places = {name: place for place, name in enumerate(result.names)}
     rejected = result.rejected
@@ -126,7 +147,7 @@ def _experiment_table(result: Collection, complete: bool) -> TextTable:
     return TextTable([header[i] for i in columns], rows, {1, 2, 3})
 
 
-def _row(result: Collection, place: int) -> list[str]:
+def _row(result: Experiments, place: int) -> list[str]:
     c = result.result_at(place)
     p = formats.pvalue(float(result.log_pvalues_adj[place]))
     overall = _overall(c) if c.arm_effects else ""

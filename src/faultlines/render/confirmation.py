@@ -46,12 +46,8 @@ def _absent(result: Confirmation) -> list[str]:
     return [str(cluster.number) for cluster in result.clusters if not cluster.members]
 
 
-def notes(result: Confirmation) -> tuple[Note, ...]:
+def notes(result: Confirmation) -> Iterator[Note]:
     """Each pair of neighbouring clusters in a sentence, and what a reader must know beside it."""
-    return tuple(_notes(result))
-
-
-def _notes(result: Confirmation) -> Iterator[Note]:
     yield from mismatch_notes(result.warnings)
     for pair in result.pairs:
         fields = {"first": pair.first, "second": pair.second, "verdict": pair.verdict}
@@ -129,9 +125,10 @@ def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:
     for part, scale, old, new in zip(
         parts, result.estimates.scales, pair.original_differences, pair.differences, strict=True
     ):
-        number = _gap_format(new, old, is_percent=scale.is_percent)
+        unit: formats.Unit = " points" if scale.is_percent else ""
+        number = formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, unit)
         interval = f"{formats.level(result.alpha)} interval {number.interval(new.lower, new.upper)}"
-        share = f"{_percent(new.estimate / old)} of it, " if old else ""
+        share = f"{new.estimate / old:.0%} of it, " if old else ""
         texts.append(f"{part}difference {number(new.estimate)}, {number(old)} originally ({share}{interval})")
     power = ""
     if pair.verdict == "inconclusive":
@@ -139,14 +136,10 @@ def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:
     return f"{start} {'; '.join(texts)}, {formats.p_is(pair.log_pvalue)}: {pair.verdict}{power}."
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}"
-
-
 def document(result: Confirmation, *, complete: bool = False) -> Document:
     """The parts of a confirmation as text; `complete` is with all members."""
     table = _cluster_table(result, 10**9 if complete else _MEMBERS)
-    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), result.headline]
     return Document(opening, [table], [note.text for note in notes(result) if note.code != RATIO])
 
 
@@ -188,9 +181,3 @@ def _effect_cells(effects: Sequence[Effect], number: formats.NumberFormat) -> li
     if not effects:
         return ["–", "–"]
     return [number(effects[0].estimate), number.interval(effects[0].lower, effects[0].upper)]
-
-
-def _gap_format(new: Effect, old: float, *, is_percent: bool) -> formats.NumberFormat:
-    """How a difference is written: those of effects in percent in points."""
-    unit: formats.Unit = " points" if is_percent else ""
-    return formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, unit)

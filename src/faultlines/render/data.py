@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -18,51 +17,28 @@ from faultlines.metrics.table import Adverse
 from faultlines.render.clustering import AdverseSides, decide
 from faultlines.results.clustering import Clustering, overall_pvalues
 from faultlines.results.effects import Effect
-from faultlines.results.protocol import probability
-from faultlines.results.tables import (
-    missing_data,
-    named_attributes,
-    path_of,
-    plain_attributes,
-    plain_by,
-    whole_number,
-)
+from faultlines.results.tables import missing_data, named_attributes, path_of, plain_attributes, plain_by, whole_number
 
 
-def clustering_data(c: Clustering) -> dict[str, Any]:
-    """The whole result as plain data, for JSON."""
+def clustering_values(c: Clustering) -> dict[str, Any]:
+    """What the JSON of a result has beside its fields and properties."""
     estimates = c.groups.estimates
     return {
-        "faultlines": version("faultlines"),
-        "verdict": c.verdict,
-        "headline": c.headline,
         "decision": decide(c).to_dict(),
-        "rejected": c.rejected,
-        "pvalue": probability(c.log_pvalue),
         "log10_pvalue": c.log_pvalue / np.log(10),
-        "pvalue_adj": probability(c.claims.log_pvalue),
         "correction": None if c.adjustment is None else c.adjustment.correction,
-        "alpha": c.alpha,
-        "n_clusters": len(c.clusters),
         "n_groups": len(c.groups),
         "metric": c.groups.metric,
         "parts": list(estimates.parts) if estimates is not None else [],
-        "tolerance": c.groups.tolerance,
         "scale": estimates.scale.name if estimates is not None else None,
         "guarantee": {"name": c.guarantee.name, **c.judged.facts},
-        "refine": c.refine,
         "clusters": [
             {**row, "members": [name_of(label) for label in cluster.members]}
             for row, cluster in zip(c.to_dicts("clusters"), c.clusters, strict=True)
         ],
-        "at_least": c.at_least,
-        "pvalue_floor": None if c.pvalue_floor is None else c.pvalue_floor._asdict(),
-        "is_continuum": c.is_continuum,
-        "spread": None if c.spread is None else asdict(c.spread),
         "attributes_needed": list(c.attributes),
         "explained": [asdict(row) for row in c.explained()],
         "additive": [_additive_term(term) for term in c.additive],
-        "groups": c.to_dicts("groups"),
         "excluded": [
             {"group": name_of(left.label), "reason": str(left.reason), "n": left.n, "estimate": left.estimate}
             | {"events": left.events, "lower": left.lower, "upper": left.upper}
@@ -72,7 +48,6 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
             {"attribute": row.attribute, "value": row.value, "n": row.n, "total": row.total, "share": row.share}
             for row in c.excluded_shares
         ],
-        "notes": [note.to_dict() for note in c.notes],
         "sample_ratio": None if c.readout is None or (ratio := c.readout.sample_ratio) is None else ratio.to_dict(),
         "overall": overall_effect(c),
         "in_all_rows": None if c.in_all_rows is None else plain(list(c.in_all_rows)),
@@ -81,7 +56,6 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "recipe": None if c.readout is None else plain_recipe(c.readout.metric),
         "by": plain_by(c.by),
         "attributes": plain_attributes(c.groups.attributes, named_attributes(c), c.groups.keys),
-        "dropped": dict(c.dropped),
         "missing_values": missing_data(c.missing_values),
         **capped_values(c),
         **({} if c.readout is None or c.readout.distinct is None else {"distinct_units": c.readout.distinct}),

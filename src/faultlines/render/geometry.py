@@ -174,12 +174,7 @@ Theme = Literal["light", "dark"]
 PALETTE = ("#2178c4", "#c98500", "#0f9d74", "#d5541a", "#b8609a")
 INK, MUTED, GRID, PAPER = (
     {"light": light, "dark": dark}
-    for light, dark in (
-        ("#2b3036", "#d9dee4"),
-        ("#6b737c", "#98a1ab"),
-        ("#e4e7ea", "#2c333b"),
-        ("#ffffff", "#14181d"),
-    )
+    for light, dark in (("#2b3036", "#d9dee4"), ("#6b737c", "#98a1ab"), ("#e4e7ea", "#2c333b"), ("#ffffff", "#14181d"))
 )
 
 
@@ -238,12 +233,7 @@ def plane(c: Clustering, estimates: Estimates, frame: Frame) -> Picture:
     high = np.minimum(around.max(axis=0), seen.max(axis=0) + 0.5 * room)
     low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
     own = (
-        Axis(
-            formats.printable(estimates.parts[i]),
-            float(low[i]),
-            float(high[i]),
-            unit=estimates.scales[i].unit,
-        )
+        Axis(formats.printable(estimates.parts[i]), float(low[i]), float(high[i]), unit=estimates.scales[i].unit)
         for i in range(2)
     )
     x, y = frame.axes[0] if frame.axes else own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
@@ -20,8 +20,10 @@ _WORDS = {"too small": "too small to compare", "alone": "nothing to compare with
 
 def headline(result: ImpactRatios) -> str:
     """The result in one line, which begins with the verdict."""
-    words = {"passed": _passed, "failed": _failed, "inconclusive": _inconclusive, "not testable": _not_testable}
-    sentence = words[result.verdict](result)
+    if result.verdict == "not testable":
+        sentence = f"Fewer than two categories by {', '.join(table.name for table in result.tables)} can be compared."
+    else:
+        sentence = {"passed": _passed, "failed": _failed, "inconclusive": _inconclusive}[result.verdict](result)
     return formats.printable(f"{result.verdict.upper()}  {sentence}")
 
 
@@ -72,10 +74,6 @@ def _inconclusive(result: ImpactRatios) -> str:
     )
 
 
-def _not_testable(result: ImpactRatios) -> str:
-    return f"Fewer than two categories by {', '.join(table.name for table in result.tables)} can be compared."
-
-
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
@@ -83,12 +81,8 @@ def _number(value: float | None) -> str:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: ImpactRatios) -> tuple[Note, ...]:
+def notes(result: ImpactRatios) -> Iterator[Note]:
     """What a reader must know beside the tables."""
-    return tuple(_notes(result))
-
-
-def _notes(result: ImpactRatios) -> Iterator[Note]:
     if result.median is not None:
         text = f"Selected: scores above the median of all, {result.median:g}."
         yield Note("median", text, fields={"median": result.median})
@@ -183,7 +177,7 @@ def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
 def document(result: ImpactRatios, *, complete: bool = False) -> Document:
     """The parts of impact ratios as text; `complete` is with all categories."""
     tables = [_table(result, table, complete=complete) for table in result.tables]
-    return Document([headline(result)], tables, [note.text for note in notes(result)])
+    return Document([result.headline], tables, [note.text for note in notes(result)])
 
 
 def _table(result: ImpactRatios, table: ImpactTable, *, complete: bool) -> TextTable:
@@ -193,16 +187,16 @@ def _table(result: ImpactRatios, table: ImpactTable, *, complete: bool) -> TextT
     selected = "selected" if result.median is None else "above median"
     header = [table.name, "applicants", selected, result.kind, "impact ratio", f"{_level(result)} interval"]
     header += ["possible"] if bounded else []
-    rows = [[*_cells(category, table.attributes, bounded=bounded), _status(category, table)] for category in shown]
+    rows = [_cells(category, table, bounded=bounded) for category in shown]
     if len(table.categories) > len(shown):
         more = f"{formats.count(len(table.categories) - len(shown))} more categories"
         rows.append(["…", *[""] * (len(header) - 1), more])
     return TextTable([*header, "status"], rows, set(range(1, len(header))))
 
 
-def _cells(category: ImpactCategory, attributes: Sequence[str], *, bounded: bool) -> list[str]:
+def _cells(category: ImpactCategory, table: ImpactTable, *, bounded: bool) -> list[str]:
     cells = [
-        level_name(category.label, attributes),
+        level_name(category.label, table.attributes),
         formats.count(category.applicants),
         formats.count(category.selected),
         "–" if category.rate is None else f"{category.rate:.1%}",
@@ -212,10 +206,5 @@ def _cells(category: ImpactCategory, attributes: Sequence[str], *, bounded: bool
     if bounded:
         ends = (category.possible_lower, category.possible_upper)
         cells.append("–" if ends[0] is None else f"{_number(ends[0])} … {_number(ends[1])}")
-    return cells
-
-
-def _status(category: ImpactCategory, table: ImpactTable) -> str:
-    if category.label == table.highest and category.status == "passed":
-        return "highest"
-    return _WORDS.get(category.status, category.status)
+    is_highest = category.label == table.highest and category.status == "passed"
+    return [*cells, "highest" if is_highest else _WORDS.get(category.status, category.status)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from faultlines import checks, files, formats
+from faultlines import formats
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.guarantees.boundaries import Dependence
 from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, nothing_added, subject_differs
@@ -60,10 +59,6 @@ _IGNORED = {
 
 def headline(result: MonitorResult) -> str:
     """The result in one sentence."""
-    return formats.printable(_headline(result))
-
-
-def _headline(result: MonitorResult) -> str:
     if not result.looks:
         return "No look yet" + (": too few groups can be compared so far." if result.waiting else ".")
     count = formats.count(sum(map(len, result.clusters)))
@@ -118,12 +113,8 @@ def _cluster_names(result: MonitorResult, room: int) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
-def notes(result: MonitorResult) -> tuple[Note, ...]:
+def notes(result: MonitorResult) -> Iterator[Note]:
     """The overall effect, arms, changes, groups too small, what the look needed, and what is assumed."""
-    return tuple(_notes(result))
-
-
-def _notes(result: MonitorResult) -> Iterator[Note]:
     for reason, count in result.waiting.items():
         text = f"No look was taken: {formats.amount(count, 'group')} cannot be compared yet ({reason.text})."
         yield Note("waiting", text, "warning", {"groups": count})
@@ -189,14 +180,14 @@ def overall_notes(result: MonitorResult) -> Iterator[Note]:
             f"interval {interval}, {formats.p_is(math.log(arm.pvalue))}; valid at all looks)."
         )
         fields = {"treatment": arm.treatment, "control": arm.control, "pvalue": arm.pvalue}
-        yield Note(OVERALL, formats.printable(text), fields=fields)
+        yield Note(OVERALL, text, fields=fields)
 
 
 def _arms_note(look: Look, unit: str) -> Note:
     total = sum(look.arms.values())
     shares = ", ".join(f"{name} {formats.share(units / total, 1)}" for name, units in look.arms.items())
     text = f"Arms: {shares} of {formats.count(total)} {unit} in these groups."
-    return Note("arms", formats.printable(text), fields=dict(look.arms))
+    return Note("arms", text, fields=dict(look.arms))
 
 
 def _changes_note(result: MonitorResult, changes: LookChanges) -> Note:
@@ -229,7 +220,7 @@ def _small_notes(result: MonitorResult) -> Iterator[Note]:
         text = (
             f"Too small so far ({formats.count(len(places))}, {reason}): {formats.members(labels, name_of, _LISTED)}."
         )
-        yield Note("excluded groups", formats.printable(text), "warning", {"groups": len(places)})
+        yield Note("excluded groups", text, "warning", {"groups": len(places)})
 
 
 def _intervals_note(result: MonitorResult) -> Note:
@@ -272,11 +263,9 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
     if any(group.effect is not None for group in result.small):
         tables.append(_small_table(result, complete=complete))
     if complete and len(result.looks) > 1:
-        tables.append(
-            TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
-        )
+        tables.append(TextTable(_LOOK_HEADER, [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS))
     opening = [f"Warning: {note.text}" for note in result.warnings if note.code == RATIO]
-    opening += [headline(result), *(note.text for note in overall_notes(result))]
+    opening += [result.headline, *(note.text for note in overall_notes(result))]
     return Document(opening, tables, [note.text for note in notes(result) if note.code not in (RATIO, OVERALL)])
 
 
@@ -364,7 +353,7 @@ def _small_table(result: MonitorResult, *, complete: bool) -> TextTable:
     return TextTable(header, rows, {1, 2, 3})
 
 
-_LOOK_HEADER = (
+_LOOK_HEADER = [
     "look",
     "information",
     "of the way",
@@ -374,7 +363,7 @@ _LOOK_HEADER = (
     "p of this look",
     "needed",
     "p so far",
-)
+]
 _NUMBERS = set(range(len(_LOOK_HEADER)))
 
 
@@ -401,14 +390,7 @@ def _look_row(result: MonitorResult, look: Look) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ the page
 
 
-def write_page(result: MonitorResult, path: str | PathLike[str], *, title: str | None, command: str | None) -> None:
-    """Write the page of a monitor."""
-    checks.need_report("report()")
-    target = files.target("report", path, (".html", ".htm"))
-    files.write("report", target, monitor_page(result, title=title, command=command or ""))
-
-
-def monitor_page(result: MonitorResult, *, title: str | None = None, command: str = "") -> str:
+def page(result: MonitorResult, *, title: str | None = None, command: str | None = None) -> str:
     """The page of a monitor after its last look.
 
     Args:
@@ -441,7 +423,7 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         pictures=[
             {"svg": Markup(svg(picture)), "caption": picture.about} for picture in pictures if picture is not None
         ],
-        tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
+        tables=parts.tables,
         clusters=[
             {"number": i + 1, "size": formats.count(len(cluster)), "members": members}
             for i, (cluster, members) in enumerate(zip(result.clusters, _cluster_names(result, _NAMED), strict=True))
@@ -451,7 +433,7 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         left=left,
         rejected=result.rejected,
         finished=result.finished,
-        command=command,
+        command=command or "",
     )
 
 
@@ -505,15 +487,11 @@ def _draw_looks(result: MonitorResult) -> Picture:
     """The p of every look beside what it needed."""
     evidence = [_evidence(look.pvalue) for look in result.looks]
     high = max(4.0, 1.25 * max(evidence))
-    needed = [min(_evidence(look.level), high) for look in result.looks]
     number = [float(look.number) for look in result.looks]
-    points = [
-        {"x": x, "y": y, "cluster": 1, "name": f"look {look.number}", "estimate": formats.pvalue(math.log(look.pvalue)),
-         "interval": _level(look.level)}
-        for x, y, look in zip(number, evidence, result.looks, strict=True)
-    ]  # fmt: skip
+    needed = _joined(number, [min(_evidence(look.level), high) for look in result.looks], 0)
+    texts = [(_p(look.pvalue), _level(look.level)) for look in result.looks]
     about = "Each look by itself: its p (dots) and the level it needs (dashed); a dot above reports a difference."
-    layers = {"branches": _joined(number, evidence, 1), "points": points, "faults": _joined(number, needed, 0)}
+    layers = {"branches": _joined(number, evidence, 1), "points": _points(result, evidence, texts), "faults": needed}
     return _picture(result, about, high, layers)
 
 
@@ -521,19 +499,20 @@ def _draw_so_far(result: MonitorResult) -> Picture:
     """The p so far beside α."""
     evidence = [_evidence(look.adjusted) for look in result.looks]
     number = [float(look.number) for look in result.looks]
-    alpha = _evidence(result.alpha)
-    x = _axis(result)
-    layers = {
-        "means": _joined(number, evidence, 1),
-        "points": [
-            {"x": a, "y": b, "cluster": 1, "name": f"look {look.number}", "estimate": _level(look.adjusted),
-             "interval": ""}
-            for a, b, look in zip(number, evidence, result.looks, strict=True)
-        ],
-        "faults": [{"x": x.low, "x2": x.high, "y": alpha, "y2": alpha, "cluster": 0}],
-    }  # fmt: skip
+    alpha, x = _evidence(result.alpha), _axis(result)
+    texts = [(_level(look.adjusted), "") for look in result.looks]
+    line: Row = {"x": x.low, "x2": x.high, "y": alpha, "y2": alpha, "cluster": 0}
+    layers = {"means": _joined(number, evidence, 1), "points": _points(result, evidence, texts), "faults": [line]}
     about = "p so far, all looks taken into account, and α (dashed)."
     return _picture(result, about, max(2 * alpha, 1.25 * max(evidence)), layers)
+
+
+def _points(result: MonitorResult, evidence: Sequence[float], texts: Sequence[tuple[str, str]]) -> list[Row]:
+    """A dot for every look."""
+    return [
+        {"x": float(look.number), "y": y, "cluster": 1, "name": f"look {look.number}", "estimate": p, "interval": level}
+        for look, y, (p, level) in zip(result.looks, evidence, texts, strict=True)
+    ]
 
 
 def _picture(result: MonitorResult, about: str, high: float, layers: dict[str, list[Row]]) -> Picture:

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
 from os import PathLike
@@ -87,10 +88,7 @@ def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
         "shows is choosing the result after the data.",
     ]
     if not c.rejected:
-        dont.insert(
-            0,
-            "That there is no difference. The largest difference not ruled out is at the top.",
-        )
+        dont.insert(0, "That there is no difference. The largest difference not ruled out is at the top.")
     return {"read": read, "dont": dont}
 
 
@@ -184,52 +182,6 @@ class Part(NamedTuple):
     adverse: AdverseSides = ()
 
 
-def page(
-    results: Sequence[Clustering],
-    names: Sequence[str],
-    shown: Sequence[Part],
-    *,
-    title: str | None = None,
-    note: str | None = None,
-    command: str | None = None,
-    left: int = 0,
-    rejected: int | None = None,
-) -> str:
-    """The page of one result, or of several with an overview of them.
-
-    Args:
-        results: All results of the overview.
-        names: What they are called.
-        shown: Those with a part of their own, the first of them.
-        title: What stands at the head.
-        note: How they were corrected for their number.
-        command: What reproduces them.
-        left: How many others are not on the page.
-        rejected: How many of all have clusters that differ.
-    """
-    named = [
-        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
-    ]
-    with progress("drawing the page", len(shown)) as advance:
-        parts = []
-        for i, part in enumerate(shown):
-            parts.append(_part(part._replace(name=named[i]), f"r{i}", note, command))
-            advance(1)
-    script = _file("page.js")
-    return rendered(
-        "page.html",
-        title=escape(formats.printable(title or _titled(results, left))),
-        head=title or "",
-        parts=parts,
-        overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
-        warnings=list(dict.fromkeys(note.text for result in results for note in ratio_notes(result))),
-        note=note or "",
-        kind="several" if len(results) > 1 else "",
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-
-
 def write_page(results: Sequence[Clustering], names: Sequence[str], path: str | PathLike[str], **options: Any) -> None:
     """Write the page of some results; for the options see `page_text`."""
     target = file_writer.target("report", path, (".html", ".htm"))
@@ -251,19 +203,39 @@ def page_text(
     adverse: Adverse | Mapping[str, Adverse] | None = None,
 ) -> str:
     """The page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
-    sides = sides_of(adverse, results[:TABS], names)
+    named = [
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
+    ]
     padding = [None] * len(results)
     rows = zip(
         results[:TABS],
-        names,
+        named,
         [*self_checks, *padding],
         [*certificates, *padding],
         [*confirmations, *padding],
-        sides,
+        sides_of(adverse, results[:TABS], names),
         strict=False,
     )
-    parts = [_page_part(*row) for row in rows]
-    return page(results, names, parts, title=title, note=note, command=command, left=left, rejected=rejected)
+    shown = [_page_part(*row) for row in rows]
+    with progress("drawing the page", len(shown)) as advance:
+        parts = []
+        for i, part in enumerate(shown):
+            parts.append(_part(part, f"r{i}", note, command))
+            advance(1)
+    script = _file("page.js")
+    subject = results[0].headline if len(results) == 1 else f"{len(results) + left:,} results"
+    return rendered(
+        "page.html",
+        title=escape(formats.printable(title or subject)),
+        head=title or "",
+        parts=parts,
+        overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
+        warnings=list(dict.fromkeys(note.text for result in results for note in ratio_notes(result))),
+        note=note or "",
+        kind="several" if len(results) > 1 else "",
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
 
 
 def _page_part(
@@ -284,27 +256,34 @@ def _page_part(
     return Part(name, levels, now, skipped, checked, certificate, confirmed, adverse)
 
 
-def write_report(result: Result, path: str | PathLike[str], *, title: str | None, command: str | None) -> None:
-    """Write the page of a result that has no page of its own: its text with its tables."""
+def write_report(result: Result, path: str | PathLike[str], **options: Any) -> None:
+    """Write the page of a result: its own, where its module of words has one, else its text with its tables."""
     checks.need_report("report()")
-    parts = document(result, complete=True, spelling="omit")
+    for name in ("title", "command"):
+        checks.text(name, options[name])
     target = file_writer.target("report", path, (".html", ".htm"))
-    text = rendered(
+    make = getattr(import_module(f"faultlines.render.{result.wording}"), "page", _text_page)
+    file_writer.write("report", target, make(result, **options))
+
+
+def _text_page(result: Result, *, title: str | None, command: str | None) -> str:
+    parts = document(result, complete=True, spelling="omit")
+    return rendered(
         "result.html",
         title=title or result.headline,
         head=title or "",
         opening=parts.opening,
-        tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
+        tables=parts.tables,
         closing=parts.closing,
         next=next_step(result, command),
         command=command or "",
     )
-    file_writer.write("report", target, text)
 
 
 def rendered(template: str, **values: Any) -> str:
     """A page of its parts, with the one style sheet of all pages; whatever is put into it is escaped."""
-    style = Markup(_file("page.css").replace("/* palette */", _palette()))
+    palette = "".join(f"--c{i + 1}:{colour};" for i, colour in enumerate(PALETTE))
+    style = Markup(_file("page.css").replace("/* palette */", palette))
     shared = {"style": style, "version": version("faultlines"), "script_hash": "", "kind": ""}
     return _environment().get_template(template).render(shared | values)
 
@@ -337,10 +316,6 @@ def next_step(result: Result, command: str | None) -> list[str]:
     return next_lines(step, "command" if command else "python")
 
 
-def _titled(results: Sequence[Clustering], left: int) -> str:
-    return results[0].headline if len(results) == 1 else f"{len(results) + left:,} results"
-
-
 def _apart(name: str) -> str:
     """The name of a group; kept apart from what stands beside it, if it runs from right to left."""
     words = formats.printable(name)
@@ -366,10 +341,6 @@ def _shown(value: object) -> object:
 
 def _file(name: str) -> str:
     return files("faultlines.render").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _palette() -> str:
-    return "".join(f"--c{i + 1}:{colour};" for i, colour in enumerate(PALETTE))
 
 
 # ------------------------------------------------------------------------------------------------------- one result

@@ -38,12 +38,8 @@ def _groups(result: Power) -> str:
     return f"clusters of {formats.listed(list(map(str, result.planned)))} of {sum(result.planned)} {things}"
 
 
-def notes(result: Power) -> tuple[Note, ...]:
+def notes(result: Power) -> Iterator[Note]:
     """Minimum detectable differences, the units needed, and what the figures rest on."""
-    return tuple(_notes(result))
-
-
-def _notes(result: Power) -> Iterator[Note]:
     yield from _minimum_notes(result)
     if result.needed is not None:
         days = "" if result.days is None else f", {result.days:.3g} days"
@@ -103,4 +99,4 @@ def document(result: Power, *, complete: bool = False) -> Document:
     """The parts of a power analysis as text."""
     is_headline = result.gap is None
     texts = [note.text for note in notes(result) if not (is_headline and note.code == "minimum detectable")]
-    return Document([headline(result)], [_direction_table(result)], texts)
+    return Document([result.headline], [_direction_table(result)], texts)

@@ -22,7 +22,7 @@ from faultlines.estimates.labels import (
 )
 from faultlines.estimates.reasons import DropCode
 from faultlines.results.protocol import Note, Severity
-from faultlines.results.tables import ExcludedShare
+from faultlines.results.tables import ExcludedShare, excluded_by_value
 from faultlines.rows.request import MissingRows
 
 _LISTED = 56  # characters of a list
@@ -106,8 +106,6 @@ def missing_fields(missing: MissingRows) -> dict[str, Any]:
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
     """Excluded groups by reason with their numbers, and their share by the levels of each attribute."""
-    from faultlines.results.tables import excluded_by_value
-
     reasons: dict[str, list[Excluded]] = {}
     for group in excluded:
         reasons.setdefault(str(group.reason), []).append(group)
@@ -139,7 +137,10 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
             worst = [
                 row for row in shares if row.attribute == attribute and row.share >= max(_MANY_EXCLUDED, 2 * share)
             ]
-            named = [f"{_excluded_share(row.n, row.total)} of {attribute} {row.value}" for row in worst[:_LEVELS]]
+            named = [
+                f"{'all' if row.n == row.total else formats.share(row.share, 1)} of {attribute} {row.value}"
+                for row in worst[:_LEVELS]
+            ]
             named += [f"… +{len(worst) - _LEVELS}"] if len(worst) > _LEVELS else []
             texts.append(", ".join(named))
         text += ", but " * any(texts) + "; ".join(filter(None, texts))
@@ -158,8 +159,4 @@ def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[
             f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing about them."
         )
         fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
-        yield Note("excluded levels", formats.printable(text), "warning", fields)
-
-
-def _excluded_share(n: float, total: float) -> str:
-    return "all" if n == total else formats.share(n / total if total else 0.0, 1)
+        yield Note("excluded levels", text, "warning", fields)

@@ -27,12 +27,8 @@ def headline(result: SampleRatios) -> str:
     )
 
 
-def notes(result: SampleRatios) -> tuple[Note, ...]:
+def notes(result: SampleRatios) -> Iterator[Note]:
     """What was expected and why, and what was dropped."""
-    return tuple(_notes(result))
-
-
-def _notes(result: SampleRatios) -> Iterator[Note]:
     if result.ratio is not None and not result.ratio.planned:
         text = (
             "No shares are given: each group is compared with all others, and a mismatch that is the same everywhere "
@@ -69,7 +65,7 @@ def next_step(result: SampleRatios) -> Note | None:
 
 def document(result: SampleRatios, *, complete: bool = False) -> Document:
     """The parts of a test of sample ratios as text: the arms, then the clusters of shares."""
-    opening, tables = [headline(result)], [_arm_table(result)]
+    opening, tables = [result.headline], [_arm_table(result)]
     closing: list[str] = []
     for clustering in result.clusterings:
         if not clustering.rejected:

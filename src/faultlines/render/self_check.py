@@ -81,4 +81,4 @@ def next_step(result: SelfCheck) -> Note | None:
 
 def document(result: SelfCheck, *, complete: bool = False) -> Document:
     """The parts of a self-check as text."""
-    return Document([headline(result)], [], [note.text for note in notes(result)])
+    return Document([result.headline], [], [note.text for note in notes(result)])

@@ -114,11 +114,7 @@ def _scaled(axis: Axis, *, reverse: bool = False) -> dict[str, Any]:
     title = f"{axis.title}, points" if axis.unit == " points" else axis.title
     return {
         "scale": {"domain": [axis.low, axis.high], "nice": False, "zero": False, "reverse": reverse},
-        "axis": {
-            "title": f"{title} " if title in _OF_EVERY_OBJECT else title,
-            "grid": True,
-            "tickCount": 7,
-        }
+        "axis": {"title": f"{title} " if title in _OF_EVERY_OBJECT else title, "grid": True, "tickCount": 7}
         | _TICKS[axis.unit]
         if axis.is_shown
         else None,
@@ -148,10 +144,7 @@ def _layer(
         encoding["text"] = {"field": "text", "type": "nominal"}
     if style.mark == "line":
         mark["interpolate"] = "linear-closed"
-        encoding |= {
-            "detail": {"field": "id", "type": "nominal"},
-            "order": {"field": "order", "type": "quantitative"},
-        }
+        encoding |= {"detail": {"field": "id", "type": "nominal"}, "order": {"field": "order", "type": "quantitative"}}
     return {
         "name": name if align in ("", style.look.get("align")) else f"{name}_{align}",
         "data": {"values": [row | _painted(row, theme) for row in rows]},

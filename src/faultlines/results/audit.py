@@ -19,7 +19,7 @@ from faultlines.results.certificate import Certificate, MissingChoice
 from faultlines.results.clustering import Clustering
 from faultlines.results.collection import Collection
 from faultlines.results.multiplicity import Correction
-from faultlines.results.protocol import Columns, Rows, dicts_of
+from faultlines.results.protocol import Columns, Rows
 from faultlines.results.tables import attribute_columns, whole_number
 from faultlines.types import FloatArray
 
@@ -160,6 +160,7 @@ class Audit(Collection):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("comparisons", "groups")
     wording: ClassVar[str] = "audit"
+    json_keys: ClassVar[str] = f"{Collection.json_keys} comparisons groups cut skipped skipped_codes results"
 
     comparisons: tuple[AuditedComparison, ...]
     skipped: Mapping[str, str]
@@ -278,25 +279,13 @@ class Audit(Collection):
             "excluded": [None if group.excluded is None else str(group.excluded) for group in self.groups],
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data: the overview, every group, what was not compared, and every result.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
+    def _plain_values(self) -> dict[str, Any]:
         results = {}
         with progress("describing comparisons", len(self.comparisons)) as advance:
             for comparison in self.comparisons:
                 results[comparison.name] = comparison.result.to_dict()
                 advance(1)
-        return super().to_dict() | {
-            "comparisons": dicts_of(self.columns("comparisons")),
-            "groups": dicts_of(self.columns("groups")),
-            "cut": [{"feature": c.feature, "values": c.values, "ranges": c.ranges} for c in self.cut],
-            "skipped": dict(self.skipped),
-            "skipped_codes": {name: str(code) for name, code in self.skipped_codes.items()},
-            "results": results,
-        }
+        return {"results": results}
 
     def certify(
         self,
@@ -370,9 +359,9 @@ class Audit(Collection):
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
-        from faultlines.render.audit import write_audit_page
+        from faultlines.render.page import write_report
 
-        write_audit_page(self, path, title=title, command=command, adverse=adverse, certificates=certificates)
+        write_report(self, path, title=title, command=command, adverse=adverse, certificates=certificates)
 
 
 def feature_names(by: Sequence[str]) -> str:

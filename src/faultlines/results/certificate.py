@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, ClassVar, Literal
-
-import numpy as np
 
 from faultlines.core.comparison import Comparison
 from faultlines.estimates.estimates import Excluded
@@ -16,7 +13,7 @@ from faultlines.estimates.reasons import DropCode, RowWarning
 from faultlines.formats import Unit
 from faultlines.metrics.readout import SampleRatio
 from faultlines.metrics.table import Adverse
-from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, plain_data
 from faultlines.results.tables import attribute_columns, dropped_share_column, missing_data, spread
 from faultlines.rows.request import MissingRows
 
@@ -131,6 +128,11 @@ class Certificate(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups",)
     wording: ClassVar[str] = "certificate"
+    json_keys: ClassVar[str] = (
+        "verdict headline gap certifiable farthest against reference_value in_all_rows ratio adverse alpha critical "
+        "seed metric parts margins within beyond inconclusive excluded dropped missing_values missing unknown "
+        "certifiable_ignoring mismatch notes groups"
+    )
 
     verdict: Verdict
     gap: Any
@@ -254,51 +256,15 @@ class Certificate(TabularResult):
             columns |= spread(self.parts, name, values + blank)
         return columns
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data; an end that is not bounded is None.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        rows = [{name: _finite(value) for name, value in row.items()} for row in dicts_of(self.columns("groups"))]
+    def _plain_values(self) -> dict[str, Any]:
+        statuses: tuple[Status, ...] = ("within", "beyond", "inconclusive")
         return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "gap": _finite(self.gap),
-            "certifiable": _finite(self.certifiable),
-            "farthest": _finite(_name(self.farthest, several=bool(self.parts))),
-            "against": self.against,
-            "reference_value": _finite(self.reference_value),
-            "in_all_rows": _finite(self.in_all_rows),
-            "ratio": self.ratio,
-            "adverse": list(self.adverse) if self.parts else self.adverse,
-            "alpha": self.alpha,
-            "critical": self.critical,
-            "seed": self.seed,
-            "metric": self.metric,
-            "parts": list(self.parts),
-            "margins": list(self.margins),
-            "within": [name_of(label) for label in self.within],
-            "beyond": [name_of(label) for label in self.beyond],
-            "inconclusive": [name_of(label) for label in self.inconclusive],
+            "farthest": plain_data(_name(self.farthest, several=bool(self.parts))),
+            **{status: [name_of(label) for label in self._labels(status)] for status in statuses},
             "excluded": [{"group": name_of(group.label), "reason": str(group.reason)} for group in self.excluded],
-            "dropped": dict(self.dropped),
             "missing_values": missing_data(self.missing_values),
-            "missing": self.missing,
-            "unknown": self.unknown,
-            "certifiable_ignoring": _finite(self.certifiable_ignoring),
-            "mismatch": self.mismatch,
-            "notes": [note.to_dict() for note in self.notes],
-            "groups": rows,
+            "groups": plain_data(self.to_dicts()),
         }
-
-
-def _finite(value: Any) -> Any:
-    """A number, or a list of them, without infinities, which JSON has none of."""
-    if isinstance(value, tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _name(label: Any, *, several: bool) -> Any:

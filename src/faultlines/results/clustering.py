@@ -47,7 +47,14 @@ from faultlines.results.power import DetectionLimit
 from faultlines.results.protocol import Columns, Note, Rows, TabularResult, probability
 from faultlines.results.rules import Partition, Population, Rule
 from faultlines.results.self_check import SelfCheck
-from faultlines.results.tables import ExcludedShare, add_weights, cluster_columns, excluded_by_value, group_columns
+from faultlines.results.tables import (
+    ExcludedShare,
+    add_weights,
+    cluster_columns,
+    cluster_numbers,
+    excluded_by_value,
+    group_columns,
+)
 from faultlines.rows.attach import attach
 from faultlines.rows.keys import Bins
 from faultlines.rows.request import MissingRows
@@ -382,6 +389,12 @@ class Clustering(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters")
     wording: ClassVar[str] = "clustering"
+    json_keys: ClassVar[str] = (
+        "verdict headline decision rejected pvalue log10_pvalue pvalue_adj correction alpha n_clusters n_groups metric "
+        "parts tolerance scale guarantee refine clusters at_least pvalue_floor is_continuum spread attributes_needed "
+        "explained additive groups excluded excluded_shares notes sample_ratio overall in_all_rows detection_limits "
+        "columns recipe by attributes dropped missing_values"
+    )
 
     judged: GuaranteedPath
     guarantee: Guarantee
@@ -838,14 +851,7 @@ class Clustering(TabularResult):
         population = self.population if self.clusters else None
         fixed = self.guarantee.intervals_hold
         labels, clusters = clusters_of(
-            self.groups,
-            partition,
-            alpha,
-            population,
-            self.readout,
-            fixed=fixed,
-            levels=levels,
-            attributes=attributes,
+            self.groups, partition, alpha, population, self.readout, fixed=fixed, levels=levels, attributes=attributes
         )
         if self.clusters and np.array_equal(labels, self.labels):  # the same clusters: nothing is estimated again
             clusters[0].pooled.share(self.clusters[0].pooled)
@@ -997,15 +1003,10 @@ class Clustering(TabularResult):
         """
         return cluster_columns(self) if rows == "clusters" else group_columns(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
+    def _plain_values(self) -> dict[str, Any]:
+        from faultlines.render.data import clustering_values
 
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        from faultlines.render.data import clustering_data
-
-        return clustering_data(self)
+        return clustering_values(self)
 
     # ------------------------------------------------------------------------------------------------- back to rows
 
@@ -1023,15 +1024,10 @@ class Clustering(TabularResult):
         Raises:
             InputError: If none of the groups was clustered.
         """
-        places = match(groups, self.groups.keys)
-        numbers = np.append(self.labels, 0)[places]
-        levels = self.judged.levels_at(self.alpha) if self.n_clusters > 1 else None
-        if levels is not None:
-            of_levels = np.zeros(len(levels.comparison) + 1, dtype=np.int64)
-            of_levels[levels.codes] = self.labels
-            columns = [self.groups.attributes.index(name) for name in levels.attributes]
-            by_level = match([tuple(key[i] for i in columns) for key in groups], levels.comparison.keys)
-            numbers = np.where(numbers > 0, numbers, of_levels[by_level])
+        keys, levels = self.groups.keys, self.judged.levels_at(self.alpha) if self.n_clusters > 1 else None
+        along = () if levels is None else tuple(self.groups.attributes.index(name) for name in levels.attributes)
+        places = np.array(match(groups, keys), dtype=np.int64)
+        numbers = cluster_numbers(keys, self.labels, groups, places, along, "frame")
         if not numbers.any():
             few = ", ".join(repr(name_of(key)) for key in list(groups)[:3])
             problem = f"none of its groups was clustered ({few}, …)"

@@ -6,13 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from faultlines import checks
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, did_you_mean
 from faultlines.estimates.estimates import Excluded
@@ -23,34 +21,27 @@ from faultlines.metrics.readout import Readout
 from faultlines.metrics.table import Adverse
 from faultlines.results.clustering import Clustering
 from faultlines.results.multiplicity import AdjustedPath, Adjustment, Correction
-from faultlines.results.protocol import Columns, Rows, TabularResult, dicts_of, probability, stack_columns
+from faultlines.results.protocol import Columns, Rows, TabularResult, probability, stack_columns
 from faultlines.rows.keys import Bins
 from faultlines.types import FloatArray
 
 Verdict = Literal["differ", "no difference", "not testable"]
-
-_ON_A_PAGE = 1_000  # results in the overview of a page
 
 
 class Collection(TabularResult):
     """Named clusterings, corrected for their number; ``collection["name"]`` is one of them."""
 
     wording: ClassVar[str] = "collection"
+    json_keys: ClassVar[str] = "verdict headline alpha correction rejected notes"
     noun: ClassVar[str]  # what its results are called
+    alpha: float  # the significance level over all of them
+    correction: Correction  # how p are adjusted for their number
 
     if TYPE_CHECKING:  # fields in some collections, properties in others
 
         @property
         def names(self) -> tuple[str, ...]:
             """What the results are called; no two are called the same."""
-
-        @property
-        def alpha(self) -> float:
-            """The significance level over all of them."""
-
-        @property
-        def correction(self) -> Correction:
-            """How p are adjusted for their number."""
 
         @property
         def log_pvalues(self) -> FloatArray:
@@ -110,65 +101,8 @@ class Collection(TabularResult):
     def rejected(self) -> tuple[str, ...]:
         """The results in which clusters differ, the surest first."""
         names, log_p = self.names, self.log_pvalues_adj  # each is formed of all results
-        return tuple(names[i] for i in self._surest_first() if log_p[i] < np.log(self.alpha))
-
-    def _surest_first(self) -> list[int]:
-        places: list[int] = np.argsort(self.log_pvalues, kind="stable").tolist()
-        return places
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "alpha": self.alpha,
-            "correction": self.correction,
-            "rejected": list(self.rejected),
-            "notes": [note.to_dict() for note in self.notes],
-        }
-
-    def report(
-        self,
-        path: str | PathLike[str],
-        *,
-        title: str | None = None,
-        command: str | None = None,
-        adverse: Adverse | Mapping[str, Adverse] | None = None,
-    ) -> None:
-        """Write one page over all results, with a part for each of the twenty surest; see `Clustering.report`.
-
-        Args:
-            path: Where to, such as ``"audit.html"``.
-            title: What stands at its head.
-            command: What reproduces it, to be said on the page.
-            adverse: The harmful direction, for all or by name; see `Clustering.report`.
-
-        Raises:
-            InputError: If the extra ``report`` is not installed, or the file cannot be written.
-        """
-        from faultlines.render.collection import correction_text
-        from faultlines.render.page import write_page
-
-        checks.need_report("report()")
-        for name, value in {"title": title, "command": command}.items():
-            checks.text(name, value)
-        shown = self._surest_first()[:_ON_A_PAGE]
-        write_page(
-            [self.result_at(place) for place in shown],
-            [self.names[place] for place in shown],
-            path,
-            title=title,
-            note=correction_text(self),
-            command=command,
-            left=len(self) - len(shown),
-            rejected=len(self.rejected),
-            adverse=adverse,
-        )
+        surest_first = np.argsort(self.log_pvalues, kind="stable").tolist()
+        return tuple(names[i] for i in surest_first if log_p[i] < np.log(self.alpha))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -241,6 +175,9 @@ class Experiments(Collection):
     """
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("experiments", "groups", "clusters")
+    json_keys: ClassVar[str] = (
+        f"{Collection.json_keys} guarantee n_experiments experiments groups clusters excluded dropped"
+    )
     noun: ClassVar[str] = "experiment"
 
     names: tuple[str, ...]
@@ -264,18 +201,8 @@ class Experiments(Collection):
         Returns:
             The result, with adjusted p and the clusters that are reported.
         """
-        experiment = self.experiments[place]
-        return Clustering.of(
-            experiment.judged,
-            self.guarantee,
-            self.alpha,
-            self.refine,
-            experiment.excluded,
-            experiment.dropped,
-            experiment.by,
-            experiment.readout,
-            experiment.adjustment,
-        )
+        experiment = self.experiments[place]._asdict()
+        return Clustering.of(guarantee=self.guarantee, alpha=self.alpha, refine=self.refine, **experiment)
 
     @property
     def group_counts(self) -> list[int]:
@@ -323,33 +250,41 @@ class Experiments(Collection):
             "at_least": [result.at_least for result in results],
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        adverse: Adverse | Mapping[str, Adverse] | None = None,
+    ) -> None:
+        """Write one page over all results, with a part for each of the twenty surest; see `Clustering.report`.
 
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        Args:
+            path: Where to, such as ``"audit.html"``.
+            title: What stands at its head.
+            command: What reproduces it, to be said on the page.
+            adverse: The harmful direction, for all or by name; see `Clustering.report`.
 
-        Example:
-            >>> import faultlines as fl
-            >>> experiments = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0], ["DE", "IN"])})
-            >>> [(row["experiment"], row["group"], row["cluster"]) for row in experiments.to_dict()["groups"]]
-            [('font', 'DE', 1), ('font', 'IN', 2)]
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
+        from faultlines.render.page import write_report
+
+        write_report(self, path, title=title, command=command, adverse=adverse)
+
+    def _plain_values(self) -> dict[str, Any]:
         from faultlines.render.data import overall_effect
 
         return {
-            **super().to_dict(),
             "guarantee": self.guarantee.name,
             "n_experiments": len(self),
             "experiments": [
                 row | {"overall": overall_effect(self.result_at(i))}
-                for i, row in enumerate(dicts_of(self.columns("experiments")))
+                for i, row in enumerate(self.to_dicts("experiments"))
             ],
-            "groups": dicts_of(self.columns("groups")),
-            "clusters": dicts_of(self.columns("clusters")),
             "excluded": [
                 {"experiment": name_of(experiment.label), "reason": str(experiment.reason)}
                 for experiment in self.excluded
             ],
-            "dropped": dict(self.dropped),
         }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -15,11 +14,13 @@ from faultlines.estimates.labels import Label, labels_of, name_of
 from faultlines.estimates.reasons import DropCode, Reason, RowWarning
 from faultlines.metrics.readout import SampleRatio
 from faultlines.results.effects import Effect
-from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of, probability
-from faultlines.results.tables import missing_data, spread
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, probability
+from faultlines.results.tables import effect_columns, missing_data, spread
 from faultlines.rows.request import MissingRows
 
 Verdict = Literal["confirmed", "not confirmed", "inconclusive"]
+
+_ENDS = (("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))  # columns of an effect behind its estimate
 
 
 class MissingGroup(NamedTuple):
@@ -175,6 +176,10 @@ class Confirmation(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters", "pairs")
     wording: ClassVar[str] = "confirmation"
+    json_keys: ClassVar[str] = (
+        "verdict headline pvalue log10_pvalue alpha metric parts tolerance clusters pairs groups new missing notes "
+        "dropped missing_values"
+    )
 
     verdict: Verdict
     log_pvalue: float
@@ -229,16 +234,10 @@ class Confirmation(TabularResult):
         clusters = self.clusters
         columns: Columns = {"cluster": [cluster.number for cluster in clusters]}
         columns |= self._spread("original", [cluster.original for cluster in clusters])
-        for name, source, value in (
-            ("estimate", "effects", "estimate"),
-            ("se", "effects", "se"),
-            ("ci_lower", "effects", "lower"),
-            ("ci_upper", "effects", "upper"),
-            ("observed", "observed_effects", "estimate"),
-            ("observed_lower", "observed_effects", "lower"),
-            ("observed_upper", "observed_effects", "upper"),
-        ):
-            columns |= self._spread(name, [_each(getattr(cluster, source), value) for cluster in clusters])
+        parts, names = self.estimates.parts, (("estimate", "estimate"), *_ENDS)
+        columns |= effect_columns(parts, [cluster.effects for cluster in clusters], names)
+        observed = (("observed", "estimate"), ("observed_lower", "lower"), ("observed_upper", "upper"))
+        columns |= effect_columns(parts, [cluster.observed_effects for cluster in clusters], observed)
         return columns | {
             "groups": [len(cluster.members) for cluster in clusters],
             "missing": [sum(group.cluster == cluster.number for group in self.missing) for cluster in clusters],
@@ -250,8 +249,8 @@ class Confirmation(TabularResult):
         pairs = self.pairs
         columns: Columns = {"first": [pair.first for pair in pairs], "second": [pair.second for pair in pairs]}
         columns |= self._spread("original_difference", [plain(pair.original_differences) for pair in pairs])
-        for name, value in (("difference", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper")):
-            columns |= self._spread(name, [_each(pair.differences, value) for pair in pairs])
+        names = (("difference", "estimate"), *_ENDS)
+        columns |= effect_columns(self.estimates.parts, [pair.differences for pair in pairs], names)
         columns |= self._spread("retained", [pair.retained for pair in pairs])
         return columns | {
             "pvalue": [pair.pvalue for pair in pairs],
@@ -275,34 +274,14 @@ class Confirmation(TabularResult):
             "excluded": [*[None] * len(estimates), *reasons],
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        rows: tuple[Rows, ...] = ("clusters", "pairs", "groups")
+    def _plain_values(self) -> dict[str, Any]:
         return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "pvalue": self.pvalue,
             "log10_pvalue": self.log_pvalue / np.log(10),
-            "alpha": self.alpha,
-            "metric": self.metric,
             "parts": list(self.estimates.parts),
-            "tolerance": self.tolerance,
-            **{kind: dicts_of(self.columns(kind)) for kind in rows},
             "new": [name_of(label) for label in self.new],
             "missing": [
                 {"group": name_of(group.label), "cluster": group.cluster, "reason": str(group.reason)}
                 for group in self.missing
             ],
-            "notes": [note.to_dict() for note in self.notes],
-            "dropped": dict(self.dropped),
             "missing_values": missing_data(self.missing_values),
         }
-
-
-def _each(effects: Sequence[Effect], value: str) -> Any:
-    return plain([getattr(effect, value) for effect in effects]) if effects else None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, ClassVar, Literal
 
 from faultlines.estimates.labels import Key, Label, key_of, name_of
 from faultlines.results.audit import CutFeature
 from faultlines.results.certificate import MissingChoice, UnknownChoice
-from faultlines.results.protocol import Columns, Rows, TabularResult, dicts_of
+from faultlines.results.protocol import Columns, Rows, TabularResult
 from faultlines.results.tables import attribute_columns
 from faultlines.rows.request import RepeatedColumn
 
@@ -147,6 +146,10 @@ class ImpactRatios(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups",)
     wording: ClassVar[str] = "impact"
+    json_keys: ClassVar[str] = (
+        "verdict headline kind column median least min_share unknown missing alpha applicants missing_rows seed "
+        "unknown_levels cut repeated notes tables groups"
+    )
 
     tables: tuple[ImpactTable, ...]
     kind: RateKind
@@ -197,31 +200,8 @@ class ImpactRatios(TabularResult):
         by = attribute_columns(names, levels, {"table", *columns})
         return {"table": [table.name for table, _ in listed], **by, **columns}
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
+    def _plain_values(self) -> dict[str, Any]:
         return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "kind": self.kind,
-            "column": self.column,
-            "median": self.median,
-            "least": self.least,
-            "min_share": self.min_share,
-            "unknown": self.unknown,
-            "missing": self.missing,
-            "alpha": self.alpha,
-            "applicants": self.applicants,
-            "missing_rows": self.missing_rows,
-            "seed": self.seed,
-            "unknown_levels": {attribute: list(levels) for attribute, levels in self.unknown_levels.items()},
-            "cut": [{"feature": cut.feature, "values": cut.values, "ranges": cut.ranges} for cut in self.cut],
-            "repeated": None if self.repeated is None else self.repeated._asdict(),
-            "notes": [note.to_dict() for note in self.notes],
             "tables": [
                 {
                     "attributes": list(table.attributes),
@@ -231,6 +211,5 @@ class ImpactRatios(TabularResult):
                     "unknown": table.unknown,
                 }
                 for table in self.tables
-            ],
-            "groups": dicts_of(self.columns("groups")),
+            ]
         }

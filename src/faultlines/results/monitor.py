@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import version
-from os import PathLike
 from typing import Any, ClassVar, Literal
 
 from faultlines.estimates.labels import Label, key_of, name_of
@@ -15,7 +13,7 @@ from faultlines.formats import UNITS, Unit
 from faultlines.guarantees.boundaries import Dependence
 from faultlines.guarantees.state import check_number, check_type, plain_label, read_labels
 from faultlines.metrics.table import Adverse
-from faultlines.results.protocol import Columns, Note, Rows, TabularResult, dicts_of
+from faultlines.results.protocol import Columns, Note, Rows, TabularResult, plain_data
 from faultlines.results.tables import attribute_columns
 
 Rule = Literal["boundary", "folds"]
@@ -57,7 +55,7 @@ class AnytimeEffect:
         Returns:
             Its fields.
         """
-        return {name: _finite(value) for name, value in asdict(self).items()}
+        return {name: plain_data(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, value: Any) -> AnytimeEffect:
@@ -406,6 +404,10 @@ class MonitorResult(TabularResult):
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters", "looks")
     wording: ClassVar[str] = "monitor"
+    json_keys: ClassVar[str] = (
+        "verdict headline notes rule pvalue alpha metric attributes along clusters cluster_effects groups looks "
+        "changes planned dependence ignored dropped"
+    )
 
     verdict: Verdict
     rule: Rule
@@ -459,26 +461,6 @@ class MonitorResult(TabularResult):
         """The last look; None before the first."""
         return self.looks[-1] if self.looks else None
 
-    def report(self, path: str | PathLike[str], *, title: str | None = None, command: str | None = None) -> None:
-        """Write one page to hand over: a file that needs no network and nothing beside it.
-
-        Args:
-            path: Where to, such as ``"out.html"``.
-            title: What stands at its head: the experiment, the model, the date.
-            command: What reproduces it, to be said on the page.
-
-        Raises:
-            InputError: If the extra ``report`` is not installed, or the file cannot be written.
-
-        Example:
-            >>> import faultlines as fl
-            >>> now = fl.Monitor(looks=4).update(fl.Estimates([0.0, 0.1, 5.0], [0.5] * 3, ["DE", "FR", "IN"]))
-            >>> now.report("monitor.html", title="Checkout")
-        """
-        from faultlines.render.monitor import write_page
-
-        write_page(self, path, title=title, command=command)
-
     # ------------------------------------------------------------------------------------------------------ as data
 
     def columns(self, rows: Rows) -> Columns:
@@ -517,39 +499,11 @@ class MonitorResult(TabularResult):
         keys = [key_of(label) for label in labels]
         return attribute_columns(self.attributes, keys, set(columns)) | columns
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-
-        Example:
-            >>> import faultlines as fl
-            >>> monitor = fl.Monitor(looks=4)
-            >>> monitor.update(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"])).to_dict()["verdict"]
-            'differ'
-        """
+    def _plain_values(self) -> dict[str, Any]:
         return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "notes": [note.to_dict() for note in self.notes],
-            "rule": self.rule,
-            "pvalue": self.pvalue,
-            "alpha": self.alpha,
-            "metric": self.metric,
-            "attributes": list(self.attributes),
-            "along": list(self.along),
             "clusters": [[plain_label(label) for label in cluster] for cluster in self.clusters],
-            "cluster_effects": [effect.to_dict() for effect in self.cluster_effects],
-            "groups": dicts_of(self.columns("groups")),
             # The mean effect of several treatments is the effect of none: `arm_effects` has them.
             "looks": [look.to_dict() | ({"overall": None} if len(look.arm_effects) > 1 else {}) for look in self.looks],
-            "changes": None if self.changes is None else self.changes.to_dict(),
-            "planned": self.planned,
-            "dependence": self.dependence,
-            "ignored": dict(self.ignored),
-            "dropped": dict(self.dropped),
         }
 
 
@@ -596,10 +550,6 @@ def _effect_columns(effects: Any) -> Columns:
         name: [None if effect is None else effect[name] for effect in plain]
         for name in ("estimate", "lower", "upper", "n")
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _check_fields(cls: Any, value: Any) -> None:

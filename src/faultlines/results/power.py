@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -79,6 +78,10 @@ class Power(Result):
     """
 
     wording: ClassVar[str] = "power"
+    json_keys: ClassVar[str] = (
+        "verdict headline gap detected recovered minimum_detectable target alpha guarantee planned runs directions "
+        "along followed n needed days notes"
+    )
 
     gap: float | None
     detected: float | None
@@ -108,20 +111,6 @@ class Power(Result):
     def error(self) -> float:
         """Standard error of the two probabilities at most, from the number of runs."""
         return 0.5 / float(np.sqrt(self.runs))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        first = {"faultlines": version("faultlines"), "verdict": self.verdict, "headline": self.headline}
-        several = isinstance(self.minimum_detectable, tuple)
-        smallest = list(self.minimum_detectable) if several else self.minimum_detectable
-        rest = {"planned": list(self.planned), "minimum_detectable": smallest}
-        rest |= {"directions": [asdict(row) for row in self.directions]}
-        fields = {name: value for name, value in asdict(self).items() if name != "in_points"}
-        return first | fields | rest | {"notes": [note.to_dict() for note in self.notes]}
 
 
 # ----------------------------------------------------------------------------------------------------- detection limits

@@ -6,11 +6,13 @@ A result is a frozen value. What it says in words is made last, in `faultlines.r
 from __future__ import annotations
 
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
+from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -81,6 +83,7 @@ class Result(ABC):
 
     __slots__ = ()
     wording: ClassVar[str]  # the module of `faultlines.render` with its headline, notes and document
+    json_keys: ClassVar[str] = ""  # the keys of `to_dict` behind the version, in their order
 
     if TYPE_CHECKING:  # frozen fields in some results, properties in others
 
@@ -98,19 +101,29 @@ class Result(ABC):
         """What a reader must know beside the headline; the last one, ``"next"``, says what to do now."""
         words = self._wording()
         following = words.next_step(self)
-        return (*words.notes(self), *([] if following is None else [following]))
+        return (*words.notes(self), *filter(None, [following]))
 
     def _wording(self) -> Any:
         """The module that says it in words."""
         return import_module(f"faultlines.render.{self.wording}")
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
+        """The whole result as plain data; an end that is not bounded is None.
 
         Returns:
             Dictionaries, lists, numbers and text, as `to_json` writes them.
         """
+        own = self._plain_values()
+        data = {key: own[key] if key in own else self._plain_value(key) for key in self.json_keys.split()}
+        return {"faultlines": version("faultlines")} | data | own
+
+    def _plain_value(self, key: str) -> Any:
+        """What stands under a key: the field or property of that name."""
+        return plain_data(getattr(self, key))
+
+    def _plain_values(self) -> dict[str, Any]:
+        """What stands under keys that have no field or property of their name, or not as it is; others come last."""
+        return {}
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The whole result as JSON.
@@ -175,6 +188,12 @@ class TabularResult(Result):
         Returns:
             The columns by name.
         """
+
+    def _plain_value(self, key: str) -> Any:
+        for kind in self.row_kinds:
+            if kind == key:
+                return self.to_dicts(kind)
+        return super()._plain_value(key)
 
     def _columns(self, rows: Rows | None) -> Columns:
         kind = self.row_kinds[0] if rows is None else rows
@@ -295,6 +314,21 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()
     return value
+
+
+def plain_data(value: Any) -> Any:
+    """A value as JSON has it: dictionaries, lists, numbers and text; None for infinities, which JSON has none of."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: plain_data(getattr(value, each.name)) for each in fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain_data(value._asdict())
+    if isinstance(value, Mapping):
+        return {key: plain_data(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain_data(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def probability(log_p: float) -> float:

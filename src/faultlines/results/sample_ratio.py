@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -63,6 +62,7 @@ class SampleRatios(Result):
     """
 
     wording: ClassVar[str] = "sample_ratio"
+    json_keys: ClassVar[str] = "verdict headline pvalue alpha unit arms worst clusterings dropped notes"
 
     ratio: SampleRatio | None
     alpha: float
@@ -89,27 +89,9 @@ class SampleRatios(Result):
         """Attribute → level of the worst deviation; empty for all groups together."""
         return {} if self.ratio is None else {attribute: str(level) for attribute, level in self.ratio.where}
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "pvalue": self.pvalue,
-            "alpha": self.alpha,
-            "unit": self.unit,
-            "arms": [asdict(arm) for arm in self.arms],
-            "worst": None
-            if self.ratio is None
-            else {key: value for key, value in self.ratio.to_dict().items() if key in _WORST},
-            "clusterings": [clustering.to_dict() for clustering in self.clusterings],
-            "dropped": dict(self.dropped),
-            "notes": [note.to_dict() for note in self.notes],
-        }
+    def _plain_values(self) -> dict[str, Any]:
+        worst = None if self.ratio is None else self.ratio.to_dict()
+        return {"worst": worst and {key: worst[key] for key in _WORST}}
 
 
 _WORST = ("where", "arm", "share", "expected", "planned", "n", "arms_there")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from scipy.special import betaincinv
 
@@ -40,6 +39,9 @@ class SelfCheck(Result):
     """
 
     wording: ClassVar[str] = "self_check"
+    json_keys: ClassVar[str] = (
+        "verdict headline runs false_positives rate lower upper alpha shuffled unit metric guarantee seed notes"
+    )
 
     runs: int
     false_positives: int
@@ -73,27 +75,3 @@ class SelfCheck(Result):
         if self.lower > self.alpha:
             return "violated"
         return "holds" if self.rate <= self.alpha else "inconclusive"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        return {
-            "faultlines": version("faultlines"),
-            "verdict": self.verdict,
-            "headline": self.headline,
-            "runs": self.runs,
-            "false_positives": self.false_positives,
-            "rate": self.rate,
-            "lower": self.lower,
-            "upper": self.upper,
-            "alpha": self.alpha,
-            "shuffled": self.shuffled,
-            "unit": self.unit,
-            "metric": self.metric,
-            "guarantee": self.guarantee,
-            "seed": self.seed,
-            "notes": [note.to_dict() for note in self.notes],
-        }

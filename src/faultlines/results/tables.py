@@ -13,15 +13,17 @@ from faultlines import checks
 from faultlines.core.comparison import Comparison
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Excluded, plain
-from faultlines.estimates.labels import MISSING, Key, Range, key_of, name_of
+from faultlines.estimates.labels import MISSING, Key, Range, key_of, match, name_of
 from faultlines.results.protocol import Columns, probability
 from faultlines.rows.attach import attach
 from faultlines.rows.keys import Bins
 from faultlines.rows.read import attribute_names
 from faultlines.rows.request import MissingRows
+from faultlines.types import IntArray
 
 if TYPE_CHECKING:
     from faultlines.results.clustering import Clustering
+    from faultlines.results.effects import Effect
 
 Frame = TypeVar("Frame")
 
@@ -42,10 +44,7 @@ def cluster_columns(c: Clustering) -> Columns:
         ("observed_effects", (("observed", "estimate"), ("observed_lower", "lower"), ("observed_upper", "upper"))),
         ("simultaneous_effects", (("simultaneous_lower", "lower"), ("simultaneous_upper", "upper"))),
     ):
-        for name, field in names:
-            effects = [getattr(cluster, whose) for cluster in clusters]
-            values = [plain([getattr(effect, field) for effect in several]) if several else None for several in effects]
-            columns |= _spread(c, name, values)
+        columns |= effect_columns(_parts(c), [getattr(cluster, whose) for cluster in clusters], names)
     return columns | {
         "groups": [len(c.members) for c in clusters],
         "n": [whole_number(c.n) for c in clusters],
@@ -66,9 +65,10 @@ def group_columns(c: Clustering) -> Columns:
         values = [plain(row) for row in estimates.shown.tolist()]
         errors = [plain(row) for row in estimates.readable_errors(estimates.given, estimates.errors).tolist()]
     sizes = [None] * count if groups.n is None else groups.n.tolist()
+    keys = [*groups.keys, *(key_of(left.label) for left in out)]
     of_cluster = [cluster.estimate for cluster in c.clusters]
     return {
-        **_of_attributes(c),
+        **_by_attribute(named_attributes(c), keys),
         **_spread(c, "estimate", values + [left.estimate for left in out]),
         **_spread(c, "se", errors + [left.se for left in out]),
         "n": [whole_number(n) for n in [*sizes, *(left.n for left in out)]],
@@ -77,7 +77,7 @@ def group_columns(c: Clustering) -> Columns:
         "cluster": labels + blank,
         **_spread(c, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
         **_posterior_columns(c),
-        **dropped_share_column(c.missing_values, [*groups.keys, *(key_of(left.label) for left in out)]),
+        **dropped_share_column(c.missing_values, keys),
         "excluded": [None] * count + [str(left.reason) for left in out],
     }
 
@@ -134,12 +134,6 @@ def named_attributes(c: Clustering) -> list[str]:
     return _not_taken(c.groups.attributes, reserved)
 
 
-def _of_attributes(c: Clustering) -> Columns:
-    """A column for each attribute."""
-    keys = [*c.groups.keys, *(key_of(left.label) for left in c.excluded)]
-    return _by_attribute(named_attributes(c), keys)
-
-
 def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], reserved: Set[str]) -> Columns:
     """A column for each attribute of some keys; one whose name is taken gets a longer one."""
     return _by_attribute(_not_taken(attributes, reserved), keys)
@@ -160,7 +154,22 @@ def _by_attribute(names: Sequence[str], keys: Sequence[Key]) -> Columns:
 
 
 def _spread(c: Clustering, name: str, values: list[Any]) -> Columns:
-    return spread(c.groups.estimates.parts if c.groups.estimates is not None else (), name, values)
+    return spread(_parts(c), name, values)
+
+
+def _parts(c: Clustering) -> tuple[str, ...]:
+    return c.groups.estimates.parts if c.groups.estimates is not None else ()
+
+
+def effect_columns(
+    parts: Sequence[str], effects: Sequence[Sequence[Effect]], names: Sequence[tuple[str, str]]
+) -> Columns:
+    """Columns of effects: the name of each, and which number of an effect it has; nothing where there is no effect."""
+    columns: Columns = {}
+    for name, field in names:
+        values = [plain([getattr(effect, field) for effect in several]) if several else None for several in effects]
+        columns |= spread(parts, name, values)
+    return columns
 
 
 def spread(parts: Sequence[str], name: str, values: list[Any]) -> Columns:
@@ -327,6 +336,29 @@ def _part(value: Hashable, ranges: Mapping[str, Any]) -> Hashable:
     lower = -np.inf if bounds["lower"] is None else float(bounds["lower"])
     upper = np.inf if bounds["upper"] is None else float(bounds["upper"])
     return Range(lower, upper, bool(bounds["whole"]))
+
+
+def cluster_numbers(
+    keys: Sequence[Key], labels: IntArray, others: Sequence[Key], places: IntArray, attributes: Sequence[int], what: str
+) -> IntArray:
+    """The cluster of each of other groups; 0 where it has none.
+
+    Args:
+        keys: The groups that were clustered.
+        labels: The cluster of each of them, from 1 on.
+        others: The other groups.
+        places: Where each of these is among `keys`; −1 where it is none of them.
+        attributes: The places of attributes of whose levels clusters are unions: a new combination has the cluster of
+            its levels.
+        what: What errors call the other groups.
+    """
+    numbers = np.append(labels, 0)[places]
+    new = np.flatnonzero(numbers == 0)
+    if new.size and attributes:
+        of_levels = {tuple(key[i] for i in attributes): label for key, label in zip(keys, labels.tolist(), strict=True)}
+        at = match([tuple(others[j][i] for i in attributes) for j in new.tolist()], list(of_levels), what)
+        numbers[new] = np.append(list(of_levels.values()), 0)[at]
+    return numbers
 
 
 def add_weights(c: Clustering, frame: Frame, column: str, label: str | None) -> Frame:
