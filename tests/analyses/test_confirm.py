@@ -15,6 +15,7 @@ from scipy import stats
 
 import faultlines as fl
 from faultlines import simulate
+from faultlines.render.confirmation import document
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -378,3 +379,13 @@ def test_new_combinations_are_in_the_cluster_of_their_levels(from_json: bool) ->
     assert [set(cluster.members) for cluster in confirmation.clusters] == [{("x", 7)}, {("y", 7), ("y", 0)}]
     assert confirmation.new == (("w", 0),)
     assert confirmation.verdict == "confirmed"
+
+
+def test_clusters_along_an_attribute_are_named_by_its_levels() -> None:
+    labels = [(country, kind) for country in "ABCDEF" for kind in ("new", "returning")]
+    effects = np.tile([0.0, 5.0], 6)
+    old, new = (fl.Estimates(effects + shift, [0.5] * 12, labels, attributes=["country", "type"]) for shift in (0, 0.1))
+    confirmation = fl.confirm(fl.cluster(old), new)
+    table = document(confirmation).tables[0]
+    assert [row[-1] for row in table.rows] == ["type new", "type returning"]
+    assert [len(cluster.members) for cluster in confirmation.clusters] == [6, 6]
