@@ -347,6 +347,24 @@ def test_margins_of_estimates_are_means_of_their_cells() -> None:
         fl.certify(plain, gap=5, margins=1)  # type: ignore[arg-type]
 
 
+def test_margins_of_nested_attributes_name_each_cell_whole() -> None:
+    """Of region > state > zip the zips are the cells, and are not named by their regions."""
+    zips = [(f"R{i // 4}", f"S{i // 2}", f"Z{i}") for i in range(8)]
+    effects = fl.Estimates(np.arange(8.0), [0.1] * 8, zips, attributes=["region", "state", "zip"])
+    certificate = fl.certify(effects, gap=20, margins=True)
+    assert certificate.margins == ("region", "state", "zip")
+    estimates = {group.label: group.estimate for group in certificate.groups}
+    assert [estimates[label] for label in zips] == pytest.approx(range(8))
+    assert estimates["any", "S3", "any"] == pytest.approx(6.5)
+    assert len(estimates) == len(certificate.groups) == 2 + 4 + 8
+
+
+def test_a_level_named_like_all_levels_is_refused() -> None:
+    rows = [("any", "x"), ("any", "y"), ("b", "x"), ("b", "y")]
+    with refused("ambiguous: margins"):
+        fl.certify(fl.Estimates([0.1, 0.2, 0.3, 0.4], [0.1] * 4, rows), gap=5, margins=True)
+
+
 # ------------------------------------------------------------------------------------- a fixed value, and directions
 
 

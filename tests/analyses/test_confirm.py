@@ -15,6 +15,7 @@ from scipy import stats
 
 import faultlines as fl
 from faultlines import simulate
+from faultlines.render.confirmation import document
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -385,3 +386,13 @@ def test_effects_far_beyond_their_errors() -> None:
     estimates = fl.Estimates([-2.5e10, 6.7e10, 1.6e11], [1.3, 1.4, 0.06], list("abc"))
     confirmation = fl.confirm(fl.cluster(estimates), estimates)
     assert [pair["power"] for pair in json.loads(confirmation.to_json())["pairs"]] == [1.0, 1.0]
+
+
+def test_clusters_along_an_attribute_are_named_by_its_levels() -> None:
+    labels = [(country, kind) for country in "ABCDEF" for kind in ("new", "returning")]
+    effects = np.tile([0.0, 5.0], 6)
+    old, new = (fl.Estimates(effects + shift, [0.5] * 12, labels, attributes=["country", "type"]) for shift in (0, 0.1))
+    confirmation = fl.confirm(fl.cluster(old), new)
+    table = document(confirmation).tables[0]
+    assert [row[-1] for row in table.rows] == ["type new", "type returning"]
+    assert [len(cluster.members) for cluster in confirmation.clusters] == [6, 6]

@@ -178,6 +178,10 @@ def test_three_groups_have_the_effects_of_the_fit_and_its_covariance() -> None:
     np.testing.assert_allclose(listed.covariance, mapped.covariance, atol=1e-12)
     assert list(listed.labels) == names
     assert list(mapped.labels) == list("abc")
+    terms = {("left", "a"): names[0], ("left", "b"): names[1], ("right", "a"): names[2]}
+    crossed: Any = fl.Estimates.from_fit(each, terms, by=["side", "g"])
+    assert (crossed.attributes, list(crossed.labels)) == (("side", "g"), list(terms))
+    np.testing.assert_array_equal(crossed.covariance, listed.covariance)
 
 
 def test_fits_of_other_libraries_are_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from faultlines import formats
 from tests.refused import refused
 
 COUNTRIES = [f"c{i}" for i in range(20)]
@@ -215,6 +217,28 @@ def test_effects_that_add_up_follow_standard_errors_and_corrections(kind: str) -
     assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
     gaps = [term.clusters[1].effects[0].estimate - term.clusters[0].effects[0].estimate for term in c.additive]
     assert gaps == pytest.approx([5.0, 4.0], abs=0.4)
+
+
+def test_the_attribute_that_accounts_for_most_comes_first() -> None:
+    c = fl.cluster(cells(1.5 * (KEYS[:, 0] < 6) + 6.0 * KEYS[:, 2]))
+    shares = {row.attribute: row.share for row in c.explained()}
+    assert shares["type"] > 2 * shares["country"] > 0
+    assert c.attributes == ("country", "type")
+    assert [term.groups.attributes for term in c.additive] == [("type",), ("country",)]
+    assert [term["attributes"] for term in c.to_dict()["additive"]] == [["type"], ["country"]]
+
+
+def test_combinations_that_show_beside_the_named_attributes_are_in_the_headline() -> None:
+    """The fewest attributes pass one test of all that is left; combinations have a test of their own."""
+    labels = [(a, b, c) for a in range(5) for b in range(2) for c in range(6)]
+    effects = np.array([1.2 * (a == 1 and b == 1) for a, b, _ in labels])
+    theta = effects + np.random.default_rng(26).standard_normal(60)
+    result = fl.cluster(fl.Estimates(theta, [1.0] * 60, labels, attributes=["a", "b", "c"]))
+    combinations = result.explained()[-1]
+    assert (result.attributes, combinations.pvalue_adj <= result.alpha) == (("b",), True)
+    assert formats.p_is(math.log(combinations.pvalue)) in result.headline
+    strict = result.at(0.001 * combinations.pvalue)
+    assert formats.p_is(math.log(combinations.pvalue)) not in strict.headline
 
 
 def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:

@@ -215,6 +215,13 @@ def test_no_rule_has_a_condition_without_values() -> None:
             assert not re.search(r"(race|sex|age) *($|[(),]|and|or)", description.condition)
 
 
+def test_a_search_ends_where_every_box_holds_groups_of_other_rules() -> None:
+    """Cells of 2 × 3 levels, four of each, in three clusters that run along these levels."""
+    cells: list[object] = [cell for cell in itertools.product("ab", "xyz") for _ in range(4)]
+    clusters = np.repeat([2, 3, 3, 1, 1, 2], 4)
+    assert [bool(rule.fits) for rule in rules(cells, ["p", "q"], clusters)] == [True, True, True]
+
+
 def test_the_largest_cluster_may_be_all_others() -> None:
     """Where it is what five exact rules leave, no three boxes say so as well."""
     small = {(country, DEVICES[i % 3]): i + 1 for i, country in enumerate(COUNTRIES)}

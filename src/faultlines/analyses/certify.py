@@ -748,8 +748,12 @@ def _margins(groups: Groups, against: Any) -> tuple[Margin, ...]:
         raise InputError.conflict("against", "is a group of one margin only", remedy, against)
     if len(groups.comparison) < 2:
         raise _one_group_error(groups)
-    columns = zip(*groups.comparison.keys, strict=True)
-    codes = [np.unique([name_of((level,)) for level in column], return_inverse=True)[1] for column in columns]
+    columns = [[name_of((level,)) for level in column] for column in zip(*groups.comparison.keys, strict=True)]
+    for attribute, column in zip(attributes, columns, strict=True):
+        if ANY in column:
+            problem = f"stands for all levels of an attribute, and is a level of {attribute!r}"
+            raise InputError.ambiguous("margins", problem, "Rename that level.", ANY)
+    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
     return margins_of(np.stack(codes, axis=1))
 
 
@@ -803,8 +807,9 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
     for certificate, margin in zip(certificates, margins, strict=True):
 
         def whole(label: Any, margin: Margin = margin) -> Any:
-            key = iter(key_of(label))
-            return tuple(next(key) if a in margin.attributes else ANY for a in range(len(names)))
+            key = key_of(label)  # that of a cell is whole, also where fewer attributes make the cells
+            levels = dict(zip(margin.attributes, key, strict=True)) if len(key) < len(names) else dict(enumerate(key))
+            return tuple(levels.get(a, ANY) for a in range(len(names)))
 
         for group in certificate.groups:
             other = group.other

@@ -317,7 +317,7 @@ class Estimates:
         n: npt.ArrayLike | None = None,
         dof: float | None = None,
         clusters: int | None = None,
-        by: str = "group",
+        by: str | Sequence[str] = "group",
         metric: str = "effect",
     ) -> Estimates:
         """Take effects of groups from a regression, with their covariance: robust or clustered, as it was fitted.
@@ -332,7 +332,7 @@ class Estimates:
             clusters: How many clusters the covariance was estimated from, where the fit does not say it. A clustered
                 covariance of more than two groups is allowed for as a whole (Hotelling): there must be more clusters
                 than groups.
-            by: What the groups are values of.
+            by: What the groups are values of; several names where `terms` maps tuples.
             metric: What was measured.
 
         Returns:
@@ -357,7 +357,7 @@ class Estimates:
             effects.labels,
             n,
             effects.dof if np.isfinite(effects.dof) else None,
-            attributes=(by,),
+            attributes=(by,) if isinstance(by, str) else by,
             metric=metric,
             covariance=effects.covariance,
             covariance_dof=effects.covariance_dof,

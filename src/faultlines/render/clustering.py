@@ -91,9 +91,11 @@ def headline(c: Clustering) -> str:
         if c.additive:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
-            rest = nothing_added([*others, "further combinations" if crossed else "combinations"], plural=True)
-            return f"{_subject_differs(c)}{beyond} {terms} ({basis}).{rest}"
-        rest = nothing_added(others, plural=len(others) > 1)
+            added = _combinations_added(c)
+            combined = [] if added else ["further combinations" if crossed else "combinations"]
+            rest = nothing_added([*others, *combined], plural=len(others) + len(combined) > 1 or not added)
+            return f"{_subject_differs(c)}{beyond} {terms} ({basis}).{rest}{added}"
+        rest = nothing_added(others, plural=len(others) > 1) + _combinations_added(c)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
             return f"{_subject_differs(c)}{beyond} between {between} ({basis}).{rest}"
         return (
@@ -102,6 +104,19 @@ def headline(c: Clustering) -> str:
         )
     between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
     return f"No difference found{metric}{beyond} between {between} ({basis})."
+
+
+def _combinations_added(c: Clustering) -> str:
+    """That combinations may matter too, where none is named, and the share of the variation beside it says so.
+
+    What is not named passed one test of all that is left, at its part of α; combinations have a test of their own.
+    """
+    if c.judged.along is None or _is_crossed(c) or len(c.effect_names) != 1:
+        return ""
+    row = next((row for row in c.explained() if row.attribute == COMBINATIONS), None)
+    if row is None or row.pvalue_adj > c.alpha:
+        return ""
+    return f" Combinations may matter too ({supported_p(c, math.log(row.pvalue))})."
 
 
 def _accounts(c: Clustering) -> str:

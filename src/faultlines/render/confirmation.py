@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from faultlines import formats
 from faultlines.estimates.labels import Label, naming
 from faultlines.metrics.names import parse_recipe
 from faultlines.metrics.table import METRICS
 from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
 from faultlines.render.rows import dropped_notes, missing_attribute_notes
-from faultlines.render.text import FILES, OF_METRIC, Document, NextCommand, TextTable, cluster_again, next_note
+from faultlines.render.text import (
+    FILES,
+    OF_METRIC,
+    Document,
+    NextCommand,
+    TextTable,
+    cluster_again,
+    name_groups,
+    next_note,
+)
 from faultlines.results.confirmation import Confirmation, ConfirmedPair
 from faultlines.results.effects import Effect
 from faultlines.results.protocol import Note
+from faultlines.results.rules import Population
 
 _LISTED = 56  # characters of a list of groups
 _MEMBERS = 40  # characters of members in the table
@@ -160,8 +172,17 @@ def _cluster_table(result: Confirmation, room: int) -> TextTable:
         row += [_effect_cells(cluster.observed_effects, formatters[0])[0]] * has_observed
         row += [formats.count(len(cluster.members)), *[formats.count(cluster.n or 0)] * has_sizes]
         equal = formats.p_is(cluster.log_pvalue_equal) if len(cluster.members) > 1 else "–"
-        rows.append([*row, equal, formats.members(cluster.members, naming(result.estimates.attributes), room) or "–"])
+        rows.append([*row, equal, _members(result, cluster.number, room) or "–"])
     return TextTable(header, rows, set(range(len(header) - 1)))
+
+
+def _members(result: Confirmation, number: int, room: int) -> str:
+    """The groups of a cluster: those of several attributes by the levels that they share."""
+    keys, attributes = result.estimates.keys, result.estimates.attributes
+    places = np.flatnonzero(np.array(result.labels) == number)
+    if len(attributes) > 1 and places.size:
+        return name_groups(Population(keys, attributes, result.estimates.n), places, room).text
+    return formats.members(result.clusters[number - 1].members, naming(attributes), room)
 
 
 def _number_formats(result: Confirmation) -> list[formats.NumberFormat]:

@@ -30,6 +30,7 @@ from faultlines.metrics.warnings import PValueFloor, pvalue_floor
 from faultlines.results.certificate import Certificate
 from faultlines.results.confirmation import Confirmation
 from faultlines.results.effects import (
+    COMBINATIONS,
     AgainstRest,
     ClusterEffects,
     Effect,
@@ -539,8 +540,8 @@ class Clustering(TabularResult):
     def additive(self) -> tuple[Clustering, ...]:
         """One result for each of `attributes` where their effects add up: its levels, the others at their average mix.
 
-        Attributes that matter in combination are one term together. Nothing where one attribute is enough, or where
-        no additive model is.
+        Those that account for most come first. Attributes that matter in combination are one term together. Nothing
+        where one attribute is enough, or where no additive model is.
 
         Example:
             >>> import faultlines as fl
@@ -554,7 +555,13 @@ class Clustering(TabularResult):
         if not self.rejected or self.judged.along is None:
             return ()
         terms = tuple(self._of_levels(levels) for levels in self.judged.along.terms_at(self.alpha))
-        return terms if all(term.rejected for term in terms) else ()
+        share = {row.attribute: row.share for row in self.explained()}
+
+        def accounts_for(term: Clustering) -> float:
+            names = term.groups.attributes
+            return sum(share[name] for name in names) + (share[COMBINATIONS] if len(names) > 1 else 0.0)
+
+        return tuple(sorted(terms, key=accounts_for, reverse=True)) if all(term.rejected for term in terms) else ()
 
     def _of_levels(self, levels: MarginLevels) -> Clustering:
         """A result with the levels of some attributes as groups."""

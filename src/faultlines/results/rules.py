@@ -313,7 +313,7 @@ class Search:
                 others, better = self._add_box([*more[:i], *more[i + 1 :]], want)
                 if better > value:
                     more, value = others, better
-            if value < reached + _WORTH:
+            if value < reached + _WORTH or more is boxes:  # no wanted group is left to add
                 break
             boxes, reached = more, value
         return self._merge(boxes, want)
