@@ -110,6 +110,23 @@ def test_several_children_together() -> None:
     assert np.exp(within.log_p_child) == pytest.approx(stats.binom.sf(1, 20, of_parent) / 0.25)
 
 
+def test_a_single_cell_is_judged_by_its_own_rows_too() -> None:
+    """One far cell: by the variance that cells share it is a finding, by that of its own rows it is noise."""
+    theta, se, parents = np.zeros(12), np.ones(12), np.arange(12) // 4
+    theta[5] = 8.0
+    alone = np.stack((np.ones(12), np.full(12, 20.0)), axis=1)
+    by_all = compare_within(WeightedCells.of(theta, se, np.full(12, 500.0), alone=alone), parents, np.arange(12))
+    alone[5, 0] = 6.0
+    by_own = compare_within(WeightedCells.of(theta, se, np.full(12, 500.0), alone=alone), parents, np.arange(12))
+    assert by_all.log_p_child < np.log(1e-4)
+    assert by_all.log_p_parent < np.log(1e-4)
+    assert by_own.log_p_child > np.log(0.5)
+    assert by_own.log_p_parent > np.log(0.1)
+    levels = WeightedCells.of(theta, se, np.full(12, 500.0), alone=alone).aggregate(np.arange(12) // 2)
+    assert levels.alone is not None
+    assert levels.alone[2].tolist() == pytest.approx([(1 + 36) / 4, (1 + 36) ** 2 / ((1 + 36**2) / 20)])
+
+
 def test_many_degrees_of_freedom_are_as_good_as_known() -> None:
     columns, theta, se = table(6, (5, 4), missing=0.0)
     exact, estimated = WeightedCells.of(theta, se), WeightedCells.of(theta, se, np.full(theta.size, 1e9))

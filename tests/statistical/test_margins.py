@@ -371,5 +371,32 @@ def test_no_more_attributes_than_needed(name: str) -> None:
     assert tally.share("margins, more") <= level_bound(ALPHA, tally.runs)
 
 
+SKEWED = {"rate of 0.3": 0.2, "rate of 0.05": 0.06, "normal": 1.0, "lognormal": 1.0}
+
+
+@pytest.mark.parametrize("kind", SKEWED)
+def test_no_more_attributes_than_needed_from_rows(kind: str) -> None:
+    """40,000 rows of 12 countries, of which a few have most rows, and 60 ages, which alone make a difference."""
+    size, shares = 40_000, np.arange(1, 13) ** -1.1
+
+    def draw(run: int) -> dict[str, bool]:
+        rng = np.random.default_rng([run, 60])
+        country, age = rng.choice(12, size, p=shares / shares.sum()), rng.integers(0, 60, size)
+        shift = SKEWED[kind] * (age >= 30)
+        if kind.startswith("rate"):
+            values = (rng.random(size) < float(kind.rpartition(" ")[2]) + shift).astype(float)
+        else:
+            values = shift + (rng.normal(size=size) if kind == "normal" else rng.lognormal(0, 1, size))
+        frame = pd.DataFrame({"country": country, "age": age, "x": values})
+        result = fl.cluster(frame, ["country", "age"], fl.rate("x") if "rate" in kind else fl.mean("x"), seed=run)
+        return {"right": result.attributes == ("age",), "more": "country" in result.attributes}
+
+    runs = scale_runs(1000) if "rate" in kind else RUNS
+    tally = count_events("margins", f"more attributes from rows; {kind}", draw, runs)
+    for column, event in (("named rightly", "right"), ("more than needed", "more")):
+        record_figure("margins", f"more attributes from rows; {kind}; {column}", tally.share(event), tally.runs)
+    assert tally.share("more") <= level_bound(ALPHA, tally.runs)
+
+
 def test_there_are_enough_arrangements() -> None:
     assert len(arrangements()) >= 40

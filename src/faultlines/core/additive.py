@@ -16,7 +16,7 @@ two weighted sums of squares.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -82,6 +82,7 @@ class WeightedCells:
         covariance: Of the cells, (K, K), where their own noise does not say all of how they differ.
         dof_of_all: Degrees of freedom behind all standard errors at once.
         whole: Whether these are of the covariance as a whole (Hotelling).
+        alone: Variance and degrees of freedom of each cell by its own rows alone, (K, 2), where that is known.
     """
 
     theta: FloatArray
@@ -92,6 +93,7 @@ class WeightedCells:
     covariance: FloatArray | None = None
     dof_of_all: float = np.inf
     whole: bool = False
+    alone: FloatArray | None = None
 
     @classmethod
     def of(
@@ -103,6 +105,7 @@ class WeightedCells:
         dof_of_all: float = np.inf,
         *,
         whole: bool = False,
+        alone: FloatArray | None = None,
     ) -> WeightedCells:
         """Cells as they are estimated.
 
@@ -113,12 +116,14 @@ class WeightedCells:
             covariance: Of the cells, where own noise is not all.
             dof_of_all: Degrees of freedom behind all standard errors at once.
             whole: Whether these are of the covariance as a whole.
+            alone: Standard error and degrees of freedom of each cell by its own rows alone.
         """
         centered = theta - theta[theta.size // 2]
+        alone = None if alone is None else alone ** [2.0, 1.0]
         if dof is None:
-            return cls(centered, se**-2.0, None, None, None, covariance, dof_of_all, whole)
+            return cls(centered, se**-2.0, None, None, None, covariance, dof_of_all, whole, alone)
         weight = shrink_scales(se, dof) ** -2.0
-        return cls(centered, weight, se**2 * weight, dof, _reliance(se, dof), covariance, dof_of_all, whole)
+        return cls(centered, weight, se**2 * weight, dof, _reliance(se, dof), covariance, dof_of_all, whole, alone)
 
     def __len__(self) -> int:
         return self.theta.size
@@ -139,8 +144,9 @@ class WeightedCells:
         total = _sum(codes, self.weight, levels)
         theta = _sum(codes, self.weight * self.theta, levels) / total
         covariance = None if self.covariance is None else covariance_of_means(self.covariance, self.weight, codes)
+        alone = None if self.alone is None else _mean_alone(self.alone, self.weight, codes, total)
         if self.excess is None or self.dof is None or self.reliance is None:
-            return WeightedCells(theta, total, None, None, None, covariance, self.dof_of_all, self.whole)
+            return WeightedCells(theta, total, None, None, None, covariance, self.dof_of_all, self.whole, alone)
         spread = self.weight * self.excess
         variance = _sum(codes, spread, levels)
         freedom = variance**2 / _sum(codes, spread**2 / np.minimum(self.dof, AS_GOOD_AS_KNOWN), levels)
@@ -149,13 +155,14 @@ class WeightedCells:
         squares = _sum(codes, self.weight * share, levels)
         added = meier(total, _sum(codes, share, levels), squares)
         excess = variance / total * (1 + reliance * np.maximum(added, 0.0))
-        return WeightedCells(theta, total, excess, freedom, reliance, covariance, self.dof_of_all, self.whole)
+        return WeightedCells(theta, total, excess, freedom, reliance, covariance, self.dof_of_all, self.whole, alone)
 
     def _at(self, order: IntArray) -> WeightedCells:
-        excess, dof, reliance = (None if x is None else x[order] for x in (self.excess, self.dof, self.reliance))
+        own = (self.excess, self.dof, self.reliance, self.alone)
+        excess, dof, reliance, alone = (None if x is None else x[order] for x in own)
         covariance = None if self.covariance is None else self.covariance[np.ix_(order, order)]
         return WeightedCells(
-            self.theta[order], self.weight[order], excess, dof, reliance, covariance, self.dof_of_all, self.whole
+            self.theta[order], self.weight[order], excess, dof, reliance, covariance, self.dof_of_all, self.whole, alone
         )
 
     @cached_property
@@ -169,6 +176,14 @@ class WeightedCells:
 def _sum(codes: IntArray, values: FloatArray, levels: int = 0) -> FloatArray:
     """The sum of values in each level."""
     return np.asarray(np.bincount(codes, values, levels), dtype=np.float64)
+
+
+def _mean_alone(alone: FloatArray, weight: FloatArray, codes: IntArray, total: FloatArray) -> FloatArray:
+    """The same of the weighted means of levels, with Satterthwaite's degrees of freedom."""
+    parts = weight**2 * alone[:, 0]
+    variance = _sum(codes, parts, total.size)
+    errors = _sum(codes, parts**2 / np.minimum(alone[:, 1], AS_GOOD_AS_KNOWN), total.size)
+    return np.stack((variance / total**2, variance**2 / errors), axis=1)
 
 
 def _reliance(se: FloatArray, dof: FloatArray) -> FloatArray:
@@ -242,7 +257,7 @@ def compare_within(cells: WeightedCells, parents: IntArray, children: IntArray) 
         Both p; 1 where no parent has two children, or for Q where none has three, which it adds nothing to.
     """
     first = np.unique(children, return_index=True)[1]
-    levels = cells.aggregate(children)
+    levels = _by_the_larger_variance(cells.aggregate(children))
     above = parents[first]
     count = np.bincount(above)
     several = count > 1
@@ -257,6 +272,25 @@ def compare_within(cells: WeightedCells, parents: IntArray, children: IntArray) 
         return WithinTest(log_p_child, 0.0)
     log_p_parent = _log_p_of_parents(levels, above)[several] + np.log((count - 1.0).sum() / (count[several] - 1.0))
     return WithinTest(log_p_child, min(float(log_p_parent.min()), 0.0))
+
+
+def _by_the_larger_variance(levels: WeightedCells) -> WeightedCells:
+    """Levels whose variance is the larger of that by their own rows and the one they have, for tests of single ones.
+
+    A few extreme values among few rows raise a mean, and the variance of the same rows, but not one that groups share:
+    by that alone a cell of log-normal values is far from all others in one of five data sets of 700 cells.
+    """
+    if levels.alone is None or levels.covariance is not None:
+        return levels
+    variance = (1.0 if levels.excess is None else levels.excess) / levels.weight
+    ones, dof = np.ones(len(levels)), levels.alone[:, 1]
+    return replace(
+        levels,
+        weight=1 / np.maximum(variance, levels.alone[:, 0]),
+        excess=ones,
+        dof=dof if levels.dof is None else np.minimum(levels.dof, dof),
+        reliance=ones,
+    )
 
 
 def _log_p_of_smallest(log_p: FloatArray, shares: dict[int, float]) -> float:

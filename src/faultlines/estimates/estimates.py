@@ -156,6 +156,8 @@ class Estimates:
             factor.
         recipe: How rows were measured, where they were: `fl.Monitor` refuses to go on with another one.
         remainder: Small groups of rows, pooled over some attributes: they count where attributes are tested.
+        alone: Standard error and degrees of freedom of each group by its own rows alone, (K, 2), where `se` says what
+            groups have in common too: what single groups show must hold by both.
         percent: Whether people read the estimates in percent and their differences in percentage points: lifts.
 
     Raises:
@@ -188,6 +190,7 @@ class Estimates:
     covariance_dof: float  # infinite where the covariance is known, or known but for a factor
     recipe: str
     remainder: Remainder | None
+    alone: FloatArray | None  # (K, 2)
 
     def __init__(
         self,
@@ -208,6 +211,7 @@ class Estimates:
         covariance_dof: float | None = None,
         recipe: str = "",
         remainder: Remainder | None = None,
+        alone: FloatArray | None = None,
         percent: bool = False,
     ) -> None:
         scale = _scale_in_percent(scale) if checks.flag("percent", percent) else scale
@@ -265,6 +269,7 @@ class Estimates:
             ("covariance_dof", whole_dof),
             ("recipe", recipe),
             ("remainder", remainder),
+            ("alone", alone),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -527,6 +532,7 @@ class Estimates:
             labels=labels_of(some_of(self.keys, places)),
             n=None if self.n is None else self.n[places],
             dof=None if self.dof is None else self.dof[places],
+            alone=None if self.alone is None else self.alone[places],
             natural=self.shown[places],
             effect_covariance=None if self.effect_covariance is None else self.effect_covariance[places],
             covariance=None if self.covariance is None else self.covariance[np.ix_(places, places)],
@@ -554,6 +560,7 @@ class Estimates:
         return Estimates(
             both("given"),  # type: ignore[arg-type]
             both("errors"),
+            alone=None if self.alone is None else np.concatenate((self.alone, more.alone_or_as_known())),
             n=both("n"),
             dof=both("dof"),
             natural=both("shown"),
@@ -562,6 +569,22 @@ class Estimates:
             compared=both("values"),
             recipe=self.recipe,
         )
+
+    def alone_or_as_known(self) -> FloatArray:
+        """Standard errors and degrees of freedom by the rows of each group, or as they are known where these said none.
+
+        Returns:
+            Both, (K, 2).
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).alone_or_as_known().tolist()
+            [[0.01, inf], [0.01, inf]]
+        """
+        if self.alone is not None:
+            return self.alone
+        dof = np.full(len(self), np.inf) if self.dof is None else self.dof
+        return np.stack((self.errors[:, 0], dof), axis=1)
 
     def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
         """Other estimates of the same groups, with standard errors `spread` times as large, or other ones.
@@ -622,7 +645,7 @@ class Estimates:
         for array in arrays.values():
             array.setflags(write=False)
         for field in self.__slots__:
-            value = None if field == "remainder" else getattr(self, field)
+            value = None if field in {"remainder", "alone"} else getattr(self, field)
             object.__setattr__(copied, field, arrays.get(field, value))
         return copied
 
@@ -647,7 +670,7 @@ class Estimates:
         if "theta" in changes and "compared" not in changes:
             arguments["compared"] = None
         if "theta" in changes:  # what was pooled is of other groups then
-            arguments["remainder"] = None
+            arguments |= {"remainder": None, "alone": None}
         arguments |= changes
         if arguments["effect_covariance"] is not None or arguments["covariance"] is not None:
             arguments["se"] = None

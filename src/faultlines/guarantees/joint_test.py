@@ -56,6 +56,7 @@ class GroupEffects(NamedTuple):
         covariance: Covariance matrix of the groups, where their own noise does not describe how they differ.
         common_dof: Degrees of freedom behind all standard errors at once, where these are known up to one factor.
         full_covariance: Whether `common_dof` are those of a covariance matrix estimated entry by entry (Hotelling).
+        alone: Standard error and degrees of freedom of each group by its own rows alone, (K, 2), where that is known.
     """
 
     theta: FloatArray
@@ -64,6 +65,7 @@ class GroupEffects(NamedTuple):
     covariance: FloatArray | None = None
     common_dof: float = np.inf
     full_covariance: bool = False
+    alone: FloatArray | None = None
 
     def select(self, members: IntArray) -> GroupEffects:
         """The effects of some of the groups, in this order."""
@@ -74,6 +76,7 @@ class GroupEffects(NamedTuple):
             None if self.covariance is None else self.covariance[np.ix_(members, members)],
             self.common_dof,
             self.full_covariance,
+            None if self.alone is None else self.alone[members],
         )
 
 
@@ -91,7 +94,8 @@ def extract_effects(comparison: Comparison, part: int = 0) -> GroupEffects:
         covariance = None if is_independent(covariance, se**2) else covariance / unit**2
     if np.isfinite(estimates.covariance_dof):
         return GroupEffects(scaled, se / unit, None, covariance, estimates.covariance_dof, full_covariance=True)
-    return GroupEffects(scaled, se / unit, dof, covariance, estimates.dof_of_all)
+    alone = None if estimates.alone is None else estimates.alone / [unit, 1.0]
+    return GroupEffects(scaled, se / unit, dof, covariance, estimates.dof_of_all, alone=alone)
 
 
 class JointTestResult(NamedTuple):

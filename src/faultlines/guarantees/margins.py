@@ -77,7 +77,7 @@ def aggregate_effects(effects: GroupEffects, codes: IntArray) -> GroupEffects:
 
 def weighted_cells(effects: GroupEffects) -> WeightedCells:
     """The cells with their weights, for linear tests between their levels."""
-    return WeightedCells.of(*effects[:5], whole=effects.full_covariance)
+    return WeightedCells.of(*effects[:5], whole=effects.full_covariance, alone=effects.alone)
 
 
 def _effects_of(levels: WeightedCells) -> GroupEffects:

@@ -28,6 +28,7 @@ from faultlines.estimates.reasons import (
 from faultlines.estimates.scales import Scale
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import correlation, split_treatments
+from faultlines.metrics.moments import OwnNoise, own_noise
 from faultlines.metrics.names import possible_ends, recipe_of
 from faultlines.metrics.readout import Readout, SampleRatio, sum_moments
 from faultlines.metrics.table import own_name
@@ -236,6 +237,8 @@ def measurements(
         sizes = _sizes(grouped.moments, metric)
         remainder = _pool_small_groups(metric, grouped.moments, keys, sizes, keep, least, ratio)
         estimates = estimates if remainder is None else estimates.changed(remainder=remainder)
+        if len(names) > 1:
+            estimates = _with_own_errors(estimates, metric, grouped.moments, places)
         notes = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
         if grouped.together is not None:
             estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)
@@ -335,6 +338,16 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         compared=None if part.compared is None else part.compared[places],
         recipe=recipe_of(metric),
     )
+
+
+def _with_own_errors(estimates: Estimates, metric: Metric, moments: Moments, places: Any) -> Estimates:
+    """Estimates with what the rows of each cell alone say of its noise: of skewed values a few make it look far out."""
+    noise = own_noise(metric.estimate, moments)
+    if not isinstance(noise, OwnNoise):
+        return estimates
+    alone = np.stack((np.sqrt(noise.variance), noise.dof), axis=1)[places]
+    is_known = np.all(np.isfinite(alone) & (alone > 0), axis=1, keepdims=True)
+    return estimates.changed(alone=np.where(is_known, alone, estimates.alone_or_as_known()))
 
 
 def _sharing(
