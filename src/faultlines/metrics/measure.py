@@ -233,12 +233,11 @@ def measurements(
     dropped = {why: count for why, count in parts[0].dropped.items() if count}
     measured_parts = []
     for part, grouped, (_, assumed), ratio in zip(measured, parts, shaped, ratios, strict=True):
-        estimates = _estimates(part, places, labels, names, metric)
+        alone = _errors_alone(part, metric, grouped.moments) if len(names) > 1 else None
+        estimates = _estimates(part, places, labels, names, metric, alone)
         sizes = _sizes(grouped.moments, metric)
         remainder = _pool_small_groups(metric, grouped.moments, keys, sizes, keep, least, ratio)
         estimates = estimates if remainder is None else estimates.changed(remainder=remainder)
-        if len(names) > 1:
-            estimates = _with_own_errors(estimates, metric, grouped.moments, places)
         notes = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
         if grouped.together is not None:
             estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)
@@ -322,7 +321,9 @@ def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[RowWarning
     return replace(grouped, moments=moments), (RowWarning("assumed shape", text),)
 
 
-def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...], metric: Metric) -> Estimates:
+def _estimates(
+    part: Measured, places: Any, labels: Any, names: tuple[str, ...], metric: Metric, alone: FloatArray | None = None
+) -> Estimates:
     return Estimates(
         part.theta[places],
         part.se[places] if part.effect_covariance is None else None,
@@ -337,17 +338,19 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         parts=metric.parts or None,
         compared=None if part.compared is None else part.compared[places],
         recipe=recipe_of(metric),
+        alone=None if alone is None else alone[places],
     )
 
 
-def _with_own_errors(estimates: Estimates, metric: Metric, moments: Moments, places: Any) -> Estimates:
-    """Estimates with what the rows of each cell alone say of its noise: of skewed values a few make it look far out."""
+def _errors_alone(part: Measured, metric: Metric, moments: Moments) -> FloatArray | None:
+    """What the rows of each cell alone say of its noise: of skewed values a few make it look far out."""
     noise = own_noise(metric.estimate, moments)
     if not isinstance(noise, OwnNoise):
-        return estimates
-    alone = np.stack((np.sqrt(noise.variance), noise.dof), axis=1)[places]
-    is_known = np.all(np.isfinite(alone) & (alone > 0), axis=1, keepdims=True)
-    return estimates.changed(alone=np.where(is_known, alone, estimates.alone_or_as_known()))
+        return None
+    alone = np.stack((np.sqrt(noise.variance), noise.dof), axis=1)
+    is_known = np.all(np.isfinite(alone) & (alone > 0), axis=1)
+    alone[~is_known, 0], alone[~is_known, 1] = part.se[~is_known], np.inf
+    return alone
 
 
 def _sharing(
