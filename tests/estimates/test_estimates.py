@@ -292,3 +292,13 @@ def test_the_index_names_the_groups() -> None:
     assert fl.Estimates(THETA, [1.0] * 3, ["x", "y", "z"]).labels == ("x", "y", "z")
     assert list(fl.Estimates(THETA.reset_index(drop=True), [1.0] * 3).labels) == [0, 1, 2]
     assert fl.Estimates(THETA.set_axis([3, 1, 7]), [1.0] * 3).labels == (3, 1, 7)
+
+
+def test_errors_by_own_rows_are_checked() -> None:
+    with refused("mismatch: alone"):
+        fl.Estimates([0.0, 1.0], [1.0, 1.0], alone=np.ones((3, 2)))
+    with refused("invalid data: alone"):
+        fl.Estimates([0.0, 1.0], [1.0, 1.0], alone=np.array([[1.0, 5.0], [0.0, 5.0]]))
+    known = fl.Estimates([0.0, 1.0], [1.0, 2.0], alone=np.array([[1.0, 5.0], [3.0, np.inf]]))
+    assert known.subset(np.array([False, True])).alone_or_as_known().tolist() == [[3.0, np.inf]]
+    assert known.changed(theta=[1.0, 2.0]).alone is None

@@ -241,6 +241,17 @@ def test_combinations_that_show_beside_the_named_attributes_are_in_the_headline(
     assert formats.p_is(math.log(combinations.pvalue)) not in strict.headline
 
 
+def test_an_attribute_of_one_level_is_not_said_to_add_nothing() -> None:
+    labels = [(a, "x", b) for a in range(6) for b in range(2)]
+    theta = np.array([6.0 * b for _, _, b in labels])
+    c = fl.cluster(fl.Estimates(theta, np.ones(12), labels, attributes=["country", "plan", "type"]))
+    assert c.attributes == ("type",)
+    assert "plan" not in c.headline.partition("detectable")[0]
+    assert "plan" in c.headline
+    (note,) = [note for note in c.notes if note.code == "explained"]
+    assert "plan" not in note.text
+
+
 def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:
     labels = [(f"r{i // 20}", f"s{i // 4}", f"z{i}") for i in range(60)]
     theta = np.random.default_rng(1).normal(size=60) + 9.0 * (np.arange(60) == 7)

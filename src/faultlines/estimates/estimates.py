@@ -240,6 +240,9 @@ class Estimates:
             "must be finite and above zero",
             "Leave this group out: without a standard error it cannot be compared.",
         )
+        if alone is not None:
+            alone = columns("alone", alone, (size, 2))
+            require(alone > 0, "alone", alone, keys, "must be above zero", "Leave it out.")
         own = errors if between is None else np.sqrt(own_variances(between))[:, None]
         check_range(values, own)
         check_meaning(scale, metric)

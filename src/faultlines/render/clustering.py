@@ -87,15 +87,16 @@ def headline(c: Clustering) -> str:
         return f"{name} differs from the other {remaining}{metric}{beyond} ({basis})."
     if c.rejected:
         between = between_levels(c)
-        others = [name for name in groups.attributes if name not in c.attributes]
+        constant = _constant_attributes(c)
+        others = [name for name in groups.attributes if name not in {*c.attributes, *constant}]
         if c.additive:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
             added = _combinations_added(c)
             combined = [] if added else ["further combinations" if crossed else "combinations"]
             rest = nothing_added([*others, *combined], plural=len(others) + len(combined) > 1 or not added)
-            return f"{_subject_differs(c)}{beyond} {terms} ({basis}).{rest}{added}"
-        rest = nothing_added(others, plural=len(others) > 1) + _combinations_added(c)
+            return f"{_subject_differs(c)}{beyond} {terms} ({basis}).{rest}{added}{_one_level(constant)}"
+        rest = nothing_added(others, plural=len(others) > 1) + _combinations_added(c) + _one_level(constant)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
             return f"{_subject_differs(c)}{beyond} between {between} ({basis}).{rest}"
         return (
@@ -104,6 +105,16 @@ def headline(c: Clustering) -> str:
         )
     between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
     return f"No difference found{metric}{beyond} between {between} ({basis})."
+
+
+def _constant_attributes(c: Clustering) -> list[str]:
+    """Attributes of which all groups have the same level: nothing can be said of them."""
+    columns = zip(*c.groups.keys, strict=True)
+    return [name for name, column in zip(c.groups.attributes, columns, strict=True) if len(set(column)) == 1]
+
+
+def _one_level(constant: Sequence[str]) -> str:
+    return f" {formats.listed(constant)} {'has' if len(constant) == 1 else 'have'} one level." if constant else ""
 
 
 def _combinations_added(c: Clustering) -> str:
@@ -707,7 +718,8 @@ def _explained_texts(c: Clustering, finer: Set[str]) -> list[str]:
         c: The result.
         finer: Attributes that are nested in others, of which only what they add is said.
     """
-    texts, rows, least = [], c.explained(), 0.0 if _is_crossed(c) else _WORTH_NAMING
+    texts, least = [], 0.0 if _is_crossed(c) else _WORTH_NAMING
+    rows = [row for row in c.explained() if row.levels > 1]
     for part in dict.fromkeys(row.part for row in rows):
         shares = {row: row.share_beside if row.attribute in finer else row.share for row in rows if row.part == part}
         shares = {
