@@ -36,6 +36,7 @@ from faultlines.estimates.validation import (
     check_readable,
     columns,
     covariances,
+    errors_alone,
     errors_of_all,
     freedom,
     freedom_of_all,
@@ -240,9 +241,6 @@ class Estimates:
             "must be finite and above zero",
             "Leave this group out: without a standard error it cannot be compared.",
         )
-        if alone is not None:
-            alone = columns("alone", alone, (size, 2))
-            require(alone > 0, "alone", alone, keys, "must be above zero", "Leave it out.")
         own = errors if between is None else np.sqrt(own_variances(between))[:, None]
         check_range(values, own)
         check_meaning(scale, metric)
@@ -272,7 +270,7 @@ class Estimates:
             ("covariance_dof", whole_dof),
             ("recipe", recipe),
             ("remainder", remainder),
-            ("alone", alone),
+            ("alone", None if alone is None else errors_alone(alone, keys)),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)

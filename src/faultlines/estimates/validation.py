@@ -284,6 +284,13 @@ def check_readable(scale: Scale, values: FloatArray, errors: FloatArray) -> None
                 )
 
 
+def errors_alone(alone: npt.ArrayLike, keys: Sequence[Key]) -> FloatArray:
+    """Standard errors and degrees of freedom of groups by their own rows, (K, 2)."""
+    array = columns("alone", alone, (len(keys), 2))
+    require(array > 0, "alone", array, keys, "must be above zero", "Leave it out.")
+    return array
+
+
 def check_range(theta: FloatArray, se: FloatArray) -> None:
     """Refuse numbers that products of weights or squared differences would carry out of a double's range."""
     with np.errstate(over="ignore"):

@@ -201,7 +201,7 @@ def shrink_variances(
     pooled = np.average(variance, weights=n - 1)
     current, noise = np.full(n.size, pooled), np.zeros(n.size)
     pull = _Shrinkage(current, n - 1, 0.0)
-    chance = polygamma(1, np.maximum(n - 1, 1.0) / 2)
+    sampling = polygamma(1, np.maximum(n - 1, 1.0) / 2)
     skewness = excess = doubt = np.zeros(n.size)
     for _ in range(_ROUNDS):
         skewness, excess = shapes_by_group(n, shape, current) if model is None else _shape_of(model)
@@ -223,7 +223,7 @@ def shrink_variances(
         else:
             law = model.variance * (np.sum(n * adjusted) / np.sum(n * model.variance))
         counted = _likeness_to_counts(skewness, excess)
-        pull = _shrink_to_prior(adjusted, law, n, beyond, counted, chance, outliers=model is None)
+        pull = _shrink_to_prior(adjusted, law, n, beyond, counted, sampling, outliers=model is None)
         current = pull.variance
     dof = 1 / (1 / pull.dof + pull.shared**2 * doubt / 2)
     dof = np.maximum(dof, own_dof(n, skewness, excess) if model is None else 1.0)
@@ -377,7 +377,7 @@ def _shrink_to_prior(
     n: FloatArray,
     excess: FloatArray,
     counted: FloatArray,
-    chance: FloatArray,
+    sampling: FloatArray,
     *,
     outliers: bool,
 ) -> _Shrinkage:
@@ -389,13 +389,13 @@ def _shrink_to_prior(
         n: Numbers of values.
         excess: Their excess kurtosis.
         counted: How far variances are those of counts of rare events, 0 to 1.
-        chance: The variance of the logarithms of variances of so many normal values.
+        sampling: The sampling variance of log s² of n normal values.
         outliers: Whether a few groups may be apart from all the others.
     """
     own = 2 / _relative(n, excess)
     informative = variance > 1e-3 * law  # logarithms of values that are all the same say nothing
     # Short tails (uniform values: a third of the chance) are not counted on: a mean far out has a small variance there.
-    sampling = chance + np.log1p(np.maximum(excess, 0.0) / n)
+    sampling = sampling + np.log1p(np.maximum(excess, 0.0) / n)
     # The variance of rare events is their number, 1/λ² of whose variance is noise: none of λ = 2 is no sign that there
     # are none. Half an event more, as in logarithms of counts.
     half = counted / own
