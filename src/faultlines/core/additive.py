@@ -148,8 +148,7 @@ class WeightedCells:
         if self.excess is None or self.dof is None or self.reliance is None:
             return WeightedCells(theta, total, None, None, None, covariance, self.dof_of_all, self.whole, alone)
         spread = self.weight * self.excess
-        variance = _sum(codes, spread, levels)
-        freedom = variance**2 / _sum(codes, spread**2 / np.minimum(self.dof, AS_GOOD_AS_KNOWN), levels)
+        variance, freedom = _sum_variances(codes, spread, self.dof, levels)
         reliance = _sum(codes, self.weight * self.reliance, levels) / total
         share = self.weight / np.maximum(self.dof - 3, _LEAST_DOF)
         squares = _sum(codes, self.weight * share, levels)
@@ -178,12 +177,16 @@ def _sum(codes: IntArray, values: FloatArray, levels: int = 0) -> FloatArray:
     return np.asarray(np.bincount(codes, values, levels), dtype=np.float64)
 
 
+def _sum_variances(codes: IntArray, parts: FloatArray, dof: FloatArray, levels: int) -> tuple[FloatArray, FloatArray]:
+    """Sums of estimated variances in each level, and Satterthwaite's degrees of freedom."""
+    variance = _sum(codes, parts, levels)
+    return variance, variance**2 / _sum(codes, parts**2 / np.minimum(dof, AS_GOOD_AS_KNOWN), levels)
+
+
 def _mean_alone(alone: FloatArray, weight: FloatArray, codes: IntArray, total: FloatArray) -> FloatArray:
-    """The same of the weighted means of levels, with Satterthwaite's degrees of freedom."""
-    parts = weight**2 * alone[:, 0]
-    variance = _sum(codes, parts, total.size)
-    errors = _sum(codes, parts**2 / np.minimum(alone[:, 1], AS_GOOD_AS_KNOWN), total.size)
-    return np.stack((variance / total**2, variance**2 / errors), axis=1)
+    """The same of the weighted means of levels."""
+    variance, freedom = _sum_variances(codes, weight**2 * alone[:, 0], alone[:, 1], total.size)
+    return np.stack((variance / total**2, freedom), axis=1)
 
 
 def _reliance(se: FloatArray, dof: FloatArray) -> FloatArray:

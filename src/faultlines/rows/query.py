@@ -424,12 +424,10 @@ class Query:
         unchecked = self._seen_in_sums() if fast else frozenset[int]()
         frame = self._assign_parts(self._prepare(unchecked), 0)
         counts = [nw.len().alias("rows"), *self._extremes()]
-        if unchecked:
-            table = self._fetch_from_powers(frame, counts, unchecked)
-            if table is not None:
-                return table
-            frame = self._assign_parts(self._prepare(), 0)
-        return self._fetch_moments(frame, counts) if fast else fetch(self._aggregate(frame, counts))
+        table = self._fetch_from_powers(frame, counts, unchecked) if fast else None
+        if table is not None:
+            return table
+        return fetch(self._aggregate(self._assign_parts(self._prepare(), 0) if unchecked else frame, counts))
 
     def _seen_in_sums(self) -> frozenset[int]:
         """Inputs that are summed as they are, so that a NaN or an infinity shows in their sums of powers."""
@@ -455,7 +453,7 @@ class Query:
         Args:
             frame: Rows or units.
             counts: What is counted besides.
-            unchecked: Places of inputs that may hold NaN and infinities: one that does will not do.
+            unchecked: Places of inputs that may hold NaN and infinities: where one does, rows are read again.
         """
         import narwhals as nw
 
@@ -466,11 +464,11 @@ class Query:
         tests = [nw.col(f"i{place}").is_finite().alias(f"finite{place}") for place in unchecked]
         look = fetch(wide.select(*columns, *tests).head(_SAMPLE))
         if any(False in to_list(look[f"finite{place}"]) for place in unchecked):
-            return None
+            return self._fetch_from_powers(self._assign_parts(self._prepare(), 0), counts)
         centers = {name: choose_center(look[name]) for name in columns}
         sums = fetch(self._aggregate(frame, counts, centers))
         if unchecked and not all(np.isfinite(to_floats(sums[f"p4_{name}"])).all() for name in columns):
-            return None
+            return self._fetch_from_powers(self._assign_parts(self._prepare(), 0), counts)
         table, is_far = moments_from_powers(sums, centers)
         rows = to_floats(table["rows"])
         if rows[is_far].sum() > _MAX_REQUERIED_SHARE * rows.sum():
